@@ -4,7 +4,7 @@ Every error that this package raises on purpose.
 * HoldfastError                  500  internal_error
   + BadRequest                   400  invalid_request      the request is invalid
   + KeyRevoked                   401  unauthorized         the key was revoked during the request
-  + AccessEnded                  403  access_ended         the account or key may do nothing any more
+  + AccessEnded                  403  access_ended         the account or key has lost its access
   + NotFound                     404  not_found
     - RunNotFound                404  run_not_found        no such run, or it is not yours
     - SessionNotFound            404  session_not_found
@@ -18,7 +18,7 @@ Every error that this package raises on purpose.
     - StaleDocument              409  stale_document       the document was changed meanwhile
     - StaleApproval              409  stale_approval       the approval was decided, or its run has ended
     - CannotSteer                409  cannot_steer         the run accepts no message now
-    - KeyExists                  409  key_exists           an API key in force has that name
+    - KeyExists                  409  key_exists           an active API key has that name
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
   + StoreUnavailable             503  store_unavailable    the store did not answer; retry later
@@ -107,7 +107,7 @@ class AccessEnded(HoldfastError):
 
 
 class NotFound(HoldfastError):
-    """The thing does not exist, or belongs to another owner. Both look the same on purpose."""
+    """The object does not exist, or belongs to another owner. Both look the same on purpose."""
 
     code = "not_found"
     status = 404
@@ -220,7 +220,7 @@ class CannotSteer(Conflict):
 
 
 class KeyExists(Conflict):
-    """An API key in force has that name."""
+    """An active API key has that name."""
 
     code = "key_exists"
 
@@ -392,7 +392,7 @@ class StaleEpoch(HoldfastError):
 
 
 class LogBehind(HoldfastError):
-    """The stored log of a run ends before the number that its owner goes on with: the store was rolled back."""
+    """The stored log of a run ends before its owner's next event: the store was rolled back."""
 
     code = "log_behind"
 
@@ -402,7 +402,7 @@ class LogBehind(HoldfastError):
 
 
 class OwnerRefused(HoldfastError):
-    """The node that owns a run answered a request with an error, which is passed on as it is."""
+    """The node that owns a run answered a request with an error, which is passed on unchanged."""
 
     def __init__(self, error: ErrorInfo) -> None:
         super().__init__(error.message)

@@ -1,4 +1,4 @@
-"""What can happen in a run, and the five ways it can end."""
+"""The events of a run, and its five possible settlements."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
 
 LEFT_TO_OTHERS = "another node goes on with it"
-"""The message of the cancel of a source whose run another node goes on with: its upstream must not be stopped."""
+"""The message of the cancel of a source if another node continues its run: the upstream must not be stopped."""
 
 Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
-"""How a run ended, as a word."""
+"""The name of how a run ended."""
 
 CallKind = Literal["function", "custom", "function_call"]
-"""What a model called: a function, a custom tool (which takes any text), or a function of OpenAI's older API."""
+"""The kind of a tool call: a function, a custom tool (which takes any text), or a function of OpenAI's older API."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"):
@@ -58,7 +58,7 @@ class Receipt(msgspec.Struct, frozen=True):
     upstream_closed_at: float | None
     settled_at: float
     refused: tuple[str, ...] = ()
-    """What did not end when it was asked to, as text: a process that had to be killed, a thread that still runs."""
+    """Descriptions of work that did not end at the stop: a process that had to be killed, a thread that still runs."""
 
 
 # How a run ended. Each ending has only the fields that are true of it.
@@ -67,7 +67,7 @@ class Receipt(msgspec.Struct, frozen=True):
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
     """How a run ended: exactly one of the five classes below. `text` is all of the visible text.
 
-    `outcome` is the class as a word. A type checker narrows by it: with `"failed"` there is an `error`.
+    `outcome` names the class. A type checker narrows by it: with `"failed"` there is an `error`.
     """
 
     outcome: ClassVar[Outcome]
@@ -95,7 +95,7 @@ class Truncated(Settlement, frozen=True, kw_only=True, tag="truncated"):
 
 
 class Stopped(Settlement, frozen=True, kw_only=True, tag="stopped"):
-    """The run was stopped; `by` names who or what did it."""
+    """The run was stopped; `by` is the reason."""
 
     outcome: ClassVar[Literal["stopped"]] = "stopped"
 
@@ -126,7 +126,7 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
 AnySettlement: TypeAlias = Completed | Truncated | Stopped | Failed | Interrupted
 
 
-# What a log holds.
+# The events of a log.
 
 
 class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="run.started"):
@@ -372,9 +372,9 @@ FAILED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outc
 """Reasons of a `Finish` for a source that failed."""
 
 
-def openai_reason(word: str, otherwise: str = "stop") -> str:
+def openai_reason(reason: str, otherwise: str = "stop") -> str:
     """Return OpenAI's name for a finish reason."""
-    return FINISH_REASONS[word][1] if word in FINISH_REASONS else otherwise
+    return FINISH_REASONS[reason][1] if reason in FINISH_REASONS else otherwise
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -404,10 +404,10 @@ SourceIterator: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]
 
 
 class Outlet(Protocol):
-    """Where a push source puts its events."""
+    """Receives the events of a push source."""
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Take events that arrived together. False means backpressure: `await room()` before the next call."""
+        """Add events that arrived together. False means backpressure: `await room()` before the next call."""
         ...
 
     async def room(self) -> None:
@@ -436,7 +436,7 @@ async def push_all(items: SourceIterator, out: Outlet) -> None:
 
 
 def from_iterator(items: SourceIterator) -> PushSource:
-    """Make a push source of an async iterator. The task that iterates a generator also closes it."""
+    """Return a push source from an async iterator. The task that iterates a generator also closes it."""
 
     async def push(out: Outlet) -> None:
         try:

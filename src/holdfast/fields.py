@@ -1,9 +1,9 @@
 """Rules for the fields of requests, as data.
 
-A request is answered as it was made, or refused with an error that names the field. A field that is silently dropped
-gives another answer than the requested one. So a dialect has a table with a rule for each field that it knows, and one
-rule for all others. A rule may have the rules of the
-objects inside of its field.
+A request is answered with all of its fields, or refused with an error that names one. A silently dropped field
+would change the answer. So a dialect has a table with a rule for each field that it knows, and one
+rule for all others. A rule may have the rules of the objects
+inside its field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Rule(msgspec.Struct, frozen=True):
     """The rule of a field."""
 
     kind: Literal["used", "passed on", "harmless", "refused"]
-    """`used` is read by us, `passed on` reaches the upstream as it is, `harmless` is left out."""
+    """`used` is read by us, `passed on` is sent to the upstream unchanged, `harmless` is left out."""
     why: str = ""
     """The reason why it can be left out, or the message of the refusal."""
     neutral: tuple[Any, ...] = ()
@@ -54,7 +54,7 @@ class Kinds(NamedTuple):
     """The kind of an object without that field."""
 
     def of(self, value: Mapping[str, Any]) -> Shape | Rule:
-        """Return the rules of an object. One without a kind has none: its reader raises the error."""
+        """Return the rules of an object. An object without a kind has none: its decoder raises the error."""
         kind = value.get(self.by) or self.default
         if not isinstance(kind, str) or not kind:
             return USED
@@ -127,7 +127,7 @@ def _refusal_inside(value: Any, inside: Shape | Kinds, place: str) -> Refusal | 
 
 
 def passed_on(values: Mapping[str, Any], table: Table, unknown: Rule) -> dict[str, Any]:
-    """Return the fields that the upstream is sent as they are."""
+    """Return the fields that are sent to the upstream unchanged."""
     return {
         name: value
         for name, value in values.items()

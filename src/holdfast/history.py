@@ -54,19 +54,19 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     ended: float
     has_pace: bool = True
-    """Whether all of the time from the first to the last token was output. An agent also calls tools."""
+    """True if the model was writing all the time from the first to the last token. An agent also calls tools."""
 
     def figures(self, usage: Usage) -> Figures:
         """Return the times, and the speed from a count of the tokens."""
-        spoken = 0.0 if self.first is None else self.last - self.first
-        has_pace = self.has_pace and spoken >= SHORTEST
+        seconds = 0.0 if self.first is None else self.last - self.first
+        has_pace = self.has_pace and seconds >= SHORTEST
         return Figures(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             usage_source=usage.source,
             ttft_ms=None if self.first is None else round((self.first - self.started) * 1000, 1),
             duration_ms=round((self.ended - self.started) * 1000, 1),
-            tokens_per_second=round(usage.output_tokens / spoken, 2) if has_pace else None,
+            tokens_per_second=round(usage.output_tokens / seconds, 2) if has_pace else None,
             cost=usage.cost,
         )
 
@@ -105,7 +105,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     author: str = ""
     """The name of the person who wrote it; empty without accounts."""
     automatic: bool = False
-    """True if the server wrote it to have an answer continued: not the words of the user."""
+    """True if the server wrote it, to have an answer continued."""
     created_at: float = 0.0
 
 
@@ -150,7 +150,7 @@ def answer_message(
 ) -> Message | None:
     """Return the assistant's message that a run leaves behind, or None if nothing was visible.
 
-    `model` is the one that was asked. The message names the one that answered.
+    `model` is the requested one. The message names the one that answered.
 
     Only a completed run leaves tool calls: others may be incomplete.
     """
@@ -189,26 +189,26 @@ def _why_unanswered(settlement: Settlement) -> str:
 
 def left_of(settlement: AnySettlement | None, text: str) -> list[Event]:
     """Return the events that replace those of a trimmed log."""
-    said: list[Event] = [Text(text)] if text else []
-    return said if settlement is None else [*said, Settled(settlement)]
+    events: list[Event] = [Text(text)] if text else []
+    return events if settlement is None else [*events, Settled(settlement)]
 
 
 # Messages for the model.
 
 
 def for_model(messages: Sequence[Message], system: str | None = None) -> list[dict[str, Any]]:
-    """Return the messages in OpenAI's shape: valid for a strict provider, without fields of ours.
+    """Return the messages in OpenAI's shape: valid for a strict provider, without our own fields.
 
-    A partial answer is an assistant message like any other; how its run ended is never included.
+    A partial answer is a normal assistant message; how its run ended is not included.
     """
-    told = _answered_calls_only(_step_by_step(messages))
-    shown = [plain(message) for message in told if not _is_empty(message)]
+    answered = _answered_calls_only(_step_by_step(messages))
+    sent = [plain(message) for message in answered if not _is_empty(message)]
     if system:
-        shown.insert(0, {"role": "system", "content": system})
-    return shown
+        sent.insert(0, {"role": "system", "content": system})
+    return sent
 
 
-def told(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def step_messages(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return an agent's steps in OpenAI's shape."""
     message = Message(id="", role="assistant", content="", steps=tuple(steps))
     return for_model([message]) if steps else []
@@ -216,35 +216,35 @@ def told(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 def _step_by_step(messages: Sequence[Message]) -> list[Message]:
     """Replace an agent's answer by its steps: texts, calls, results, and messages that steered it."""
-    told: list[Message] = []
+    expanded: list[Message] = []
     for message in messages:
-        told += _steps_of(message) if message.steps else [message]
-    return told
+        expanded += _steps_of(message) if message.steps else [message]
+    return expanded
 
 
 def _steps_of(message: Message) -> list[Message]:
-    told: list[Message] = []
+    expanded: list[Message] = []
     for step in message.steps:
-        told.append(Message(id=message.id, role="assistant", content=step.text, tool_calls=step.calls))
-        told += [
+        expanded.append(Message(id=message.id, role="assistant", content=step.text, tool_calls=step.calls))
+        expanded += [
             Message(id=message.id, role="tool", content=result.output, tool_call_id=result.id)
             for result in step.results
         ]
-        told += [Message(id=message.id, role="user", content=text) for text in step.inputs]
-    return told
+        expanded += [Message(id=message.id, role="user", content=text) for text in step.inputs]
+    return expanded
 
 
 def plain(message: Message) -> dict[str, Any]:
     """Return one message in OpenAI's shape."""
-    shown: dict[str, Any] = {"role": message.role, "content": message.content}
+    sent: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        shown["content"] = message.content or None
-        shown["tool_calls"] = [called(call) for call in message.tool_calls]
+        sent["content"] = message.content or None
+        sent["tool_calls"] = [called(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
-        shown["tool_call_id"] = message.tool_call_id
+        sent["tool_call_id"] = message.tool_call_id
     if message.name is not None:
-        shown["name"] = message.name
-    return shown
+        sent["name"] = message.name
+    return sent
 
 
 def called(call: ToolCall) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _answered_calls_only(messages: Sequence[Message]) -> list[Message]:
 
 
 def results_without_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return the tool results without an open call: it was never made, or has a result already."""
+    """Return the tool results without an open call: the call is missing, or already has a result."""
     return _matched(_step_by_step(messages))[1]
 
 
@@ -342,7 +342,7 @@ def title_from(content: str | list[Any] | None) -> str:
 
 
 _READ_FOR_TITLE = 1000
-"""Characters of a message that its title may come from."""
+"""Number of characters of a message from which its title is made."""
 _LINE_MARKS = re.compile(r"^(?:\s{0,3}(?:#{1,6}(?=\s)|>|[-*+](?=\s)|(?:```|~~~|\|).*))+")
 _LINK = re.compile(r"!?\[([^\]\[]{1,200})\]\([^()\s]{0,500}\)")
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`{1,2})(?=\S)([^*_~`]{1,200}?)(?<=\S)\1(?!\w)")
@@ -356,7 +356,7 @@ def _without_marks(line: str) -> str:
 def text_of(content: Any) -> str:
     """Return the text of a message's content: a string, or the texts of its parts with an empty line between two.
 
-    Images and other parts have none. The content may be anything: it may come from a client or an upstream.
+    Images and other parts have none. The content is not validated: it may come from a client or an upstream.
     """
     if isinstance(content, str):
         return content

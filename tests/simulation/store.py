@@ -36,13 +36,13 @@ class Connection:
         self.medium = medium
         self.server = server
 
-    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
+    def listen(self, keeper: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
         """Pass hints on to the process, late, or not at all."""
 
         def pass_on(topic: str, id: str) -> None:
             weather, random = self.world.weather, self.world.random
             if not self.world.store_is_away(self.server) and random() >= weather.loses_hints:
-                self.world.loop.call_later(random() * 0.01, hear, topic, id, context=self.server.context)
+                self.world.loop.call_later(random() * 0.01, on_hint, topic, id, context=self.server.context)
 
         return self.medium.listen(keeper, pass_on)
 

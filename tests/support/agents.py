@@ -117,7 +117,7 @@ async def environment(context: ToolContext) -> str:
     said: list[bytes] = []
     child = await context.processes.start("/usr/bin/env", on_output=said.append)
     await child.wait()
-    await child.said_all(5)
+    await child.drained(5)
     return b"".join(said).decode()
 
 

@@ -63,9 +63,9 @@ class Place(Protocol):
     waits: bool
     """True while the run waits for nothing but a person."""
     quiet: Callable[[], bool] | None
-    """Whether the idle limit is suspended."""
+    """Returns whether the idle limit is suspended."""
     refused: list[str]
-    """What did not end at a stop, as text for the receipt."""
+    """Descriptions, for the receipt, of work that did not end at a stop."""
 
     async def saved(self) -> None:
         """Wait until all emitted events are saved."""
@@ -133,7 +133,7 @@ class Desk:
         return taken
 
     def finish(self) -> bool:
-        """Close the desk for steering; False if there is a message that the model has not seen."""
+        """Close the desk for steering, and return True. False if a message waits that the model has not seen."""
         self._is_finishing = not self._steered
         return self._is_finishing
 
@@ -151,66 +151,66 @@ class Desk:
     async def ask(self, call: ToolCall, within: float | None, preview: str = "") -> Decision:
         """Ask for an approval of a call, and wait for the decision."""
         expires = None if within is None else time.time() + within
-        asked = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
-        answer = self._expect(asked)
-        self._out.emit([asked])
-        return await self._answered(asked, answer, within)
+        request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
+        answer = self._expect(request)
+        self._out.emit([request])
+        return await self._answered(request, answer, within)
 
-    async def ask_again(self, asked: ApprovalRequested, within: float | None) -> Decision:
+    async def ask_again(self, request: ApprovalRequested, within: float | None) -> Decision:
         """Wait again for an approval that was requested before a restart."""
-        return await self._answered(asked, self._expect(asked), within)
+        return await self._answered(request, self._expect(request), within)
 
-    def _expect(self, asked: ApprovalRequested) -> asyncio.Future[Decision]:
+    def _expect(self, request: ApprovalRequested) -> asyncio.Future[Decision]:
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._answers[asked.id] = answer
+        self._answers[request.id] = answer
         return answer
 
     async def _answered(
-        self, asked: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
+        self, request: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
     ) -> Decision:
         await self._place.saved()
-        said = await self._heard(asked, answer, within)
-        while (error := await self._unsaved(asked, said)) is not None:
-            answer = self._expect(asked)
-            self._refuse(asked.id, error)
-            said = await self._heard(asked, answer, within)
-        self._out.emit([ApprovalDecided(asked.id, said.decision, said.note)])
+        decision = await self._await_decision(request, answer, within)
+        while (error := await self._unsaved(request, decision)) is not None:
+            answer = self._expect(request)
+            self._refuse(request.id, error)
+            decision = await self._await_decision(request, answer, within)
+        self._out.emit([ApprovalDecided(request.id, decision.decision, decision.note)])
         await self._place.saved()
-        if decided := self._decided.pop(asked.id, None):
+        if decided := self._decided.pop(request.id, None):
             decided.set_result(None)
-        return said
+        return decision
 
-    async def _heard(
-        self, asked: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
+    async def _await_decision(
+        self, request: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
     ) -> Decision:
         """Wait for the decision. Meanwhile the run counts as waiting for a person."""
         self._change_busy(-1)
-        left = within if asked.expires_at is None else max(0.0, asked.expires_at - time.time())
+        left = within if request.expires_at is None else max(0.0, request.expires_at - time.time())
         try:
             async with asyncio.timeout(left):
                 return await answer
         except TimeoutError:
-            raise ApprovalExpired(asked.tool, within or 0.0) from None
+            raise ApprovalExpired(request.tool, within or 0.0) from None
         finally:
-            self._answers.pop(asked.id, None)
+            self._answers.pop(request.id, None)
             self._change_busy(+1)
 
-    async def _unsaved(self, asked: ApprovalRequested, said: Decision) -> HoldfastError | None:
+    async def _unsaved(self, request: ApprovalRequested, decision: Decision) -> HoldfastError | None:
         """Save a grant that outlives the call. Return the error if it cannot be saved: then the approval stays open."""
-        if said.decision == "allow" and said.scope != "once":
+        if decision.decision == "allow" and decision.scope != "once":
             try:
-                await self._grants.grant(asked.tool, said.scope)
+                await self._grants.grant(request.tool, decision.scope)
             except HoldfastError as error:
                 return error
         return None
 
     def _refuse(self, approval_id: str, error: HoldfastError) -> None:
-        """Give the error to the caller of `decide`, which may have left."""
+        """Give the error to the caller of `decide`, which may have disconnected."""
         decided = self._decided.pop(approval_id)
         decided.set_exception(error)
         decided.exception()  # marks it as retrieved
 
-    async def decide(self, approval_id: str, said: Decision) -> None:
+    async def decide(self, approval_id: str, decision: Decision) -> None:
         """Decide an approval. The decision and its grant are saved when this returns.
 
         Raises `StaleApproval` if the approval is no longer open, and the store's error if the grant cannot be saved.
@@ -219,7 +219,7 @@ class Desk:
         if answer is None or answer.done():
             raise StaleApproval(approval_id)
         self._decided[approval_id] = decided = asyncio.get_running_loop().create_future()
-        answer.set_result(said)
+        answer.set_result(decision)
         await asyncio.wait({decided})
         if decided.cancelled():
             raise StaleApproval(approval_id)
@@ -228,11 +228,11 @@ class Desk:
     # work beside approvals
 
     def begin(self) -> None:
-        """Note that work has begun: the run no longer waits for a person only."""
+        """Count work in progress: then the run does not only wait for a person."""
         self._change_busy(+1)
 
     def done(self) -> None:
-        """Note that the work is done."""
+        """Count the work as finished."""
         self._change_busy(-1)
 
     def _change_busy(self, by: int) -> None:

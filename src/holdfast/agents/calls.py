@@ -24,12 +24,12 @@ from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutpu
 logger = logging.getLogger(__name__)
 
 MOST_KEPT = 1_000_000
-"""Maximum length of a stored output in characters; a longer one keeps its head and tail."""
+"""Maximum length of a stored output, in characters. Of a longer one the head and the tail are kept."""
 PROGRESS_EVERY = 0.1
-"""Minimum seconds between two progress events of one call. In between the last message is kept, and all output."""
+"""Minimum seconds between two progress events of one call. The next event has the last message, and all new output."""
 MOST_STREAMED = 200_000
 """Maximum length of one call's output, in characters, that is reported while it runs. The result has all of it."""
-LAST_WORD = 0.5
+CANCEL_GRACE = 0.5
 """Seconds that a cancelled tool may take to end before it is left behind and reported."""
 
 NOT_JSON = "not_a_json_object"
@@ -71,10 +71,10 @@ class Calls:
         self._left_behind = OwnedTasks("a tool call that was stopped")
 
     async def all(
-        self, calls: Sequence[ToolCall], asked: Mapping[str, ApprovalRequested] | None = None
+        self, calls: Sequence[ToolCall], requested: Mapping[str, ApprovalRequested] | None = None
     ) -> list[CallResult]:
         """Make the calls concurrently, and return the results in their order. A stop ends all of them."""
-        tasks = [asyncio.create_task(self._one(call, (asked or {}).get(call.id))) for call in calls]
+        tasks = [asyncio.create_task(self._one(call, (requested or {}).get(call.id))) for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -86,22 +86,22 @@ class Calls:
             raise errors[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, call: ToolCall, asked: ApprovalRequested | None) -> CallResult:
+    async def _one(self, call: ToolCall, requested: ApprovalRequested | None) -> CallResult:
         self._desk.begin()
         watch = _Watch()
         try:
-            given = await self._permitted(call, asked, watch)
+            output = await self._permitted(call, requested, watch)
         finally:
             self._desk.done()
-        result = _result(call, given, watch)
+        result = _result(call, output, watch)
         if not is_internal(call.name):
             await put(self._out, [result])
-        return CallResult(call.id, cut(result.output), given.is_error)
+        return CallResult(call.id, cut(result.output), output.is_error)
 
-    async def _permitted(self, call: ToolCall, asked: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
-        """Call a tool if the settings, or a person, allow it. An approval from before a restart is waited for again.
+    async def _permitted(self, call: ToolCall, requested: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
+        """Call a tool if the settings or a person allow it. Wait again for an approval from before a restart.
 
-        An invalid call is refused before an approval is asked for.
+        An invalid call is refused before an approval is requested.
         """
         tool = self._tools.get(call.name)
         if tool is None:
@@ -115,21 +115,21 @@ class Calls:
             return ToolOutput(f"{tool.name} may not be used here: the settings deny it.", is_error=True)
         if wrong := misfit(tool, arguments):
             return ToolOutput(wrong, is_error=True)
-        must_ask = asked is not None or (approval == "ask" and not await self._grants.allows(tool.name))
-        refusal = await self._asked(call, asked, tool, arguments) if must_ask else None
+        must_ask = requested is not None or (approval == "ask" and not await self._grants.allows(tool.name))
+        refusal = await self._denied(call, requested, tool, arguments) if must_ask else None
         watch.begin(has_waited=must_ask)
         return refusal if refusal is not None else await self._traced(tool, arguments, call)
 
-    async def _asked(
-        self, call: ToolCall, asked: ApprovalRequested | None, tool: Tool, arguments: dict[str, Any]
+    async def _denied(
+        self, call: ToolCall, requested: ApprovalRequested | None, tool: Tool, arguments: dict[str, Any]
     ) -> ToolOutput | None:
-        """Ask for an approval; return the result for the model if it is denied."""
-        if asked is None:
-            said = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
+        """Request an approval. Return the result for the model if it is denied, None if it is allowed."""
+        if requested is None:
+            decision = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
         else:
-            said = await self._desk.ask_again(asked, self._patience)
-        note = f" They say: {said.note}" if said.note else ""
-        if said.decision == "deny":
+            decision = await self._desk.ask_again(requested, self._patience)
+        note = f" They say: {decision.note}" if decision.note else ""
+        if decision.decision == "deny":
             return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
         return None
 
@@ -171,11 +171,11 @@ class Calls:
         return _outcome(tool, task)
 
     async def _end(self, tool: Tool, task: asyncio.Task[ToolOutput], context: ToolContext) -> None:
-        """End the task and the processes of a call. What does not end is reported."""
+        """End the task and the processes of a call. Report those that do not end."""
         context.end()
         if not task.done():
             task.cancel()
-            survivors, _ = await asyncio.gather(context.processes.end(), asyncio.wait({task}, timeout=LAST_WORD))
+            survivors, _ = await asyncio.gather(context.processes.end(), asyncio.wait({task}, timeout=CANCEL_GRACE))
             self._place.refused += [f"{tool.name}: {survivor}" for survivor in survivors]
         else:
             await context.processes.end()
@@ -186,15 +186,15 @@ class Calls:
             self._left_behind.hold(task)
             task.add_done_callback(lambda _: ended())
 
-    def _reported(self, words: str) -> Callable[[], None]:
-        """Report what did not end, and return the function that withdraws the report."""
-        self._place.refused.append(words)
+    def _reported(self, report: str) -> Callable[[], None]:
+        """Add a report of something that did not end, and return the function that withdraws it."""
+        self._place.refused.append(report)
 
-        def take_back() -> None:
-            if words in self._place.refused:
-                self._place.refused.remove(words)
+        def withdraw() -> None:
+            if report in self._place.refused:
+                self._place.refused.remove(report)
 
-        return take_back
+        return withdraw
 
 
 class _Progress:
@@ -207,7 +207,7 @@ class _Progress:
         self._pending: dict[str, ToolProgress] = {}
 
     def report(self, progress: ToolProgress) -> None:
-        """Emit it now, or with what else comes until the next report of this call is due."""
+        """Emit progress now, or together with later progress when the next event of this call is due."""
         earlier = self._pending.get(progress.id)
         self._pending[progress.id] = self._joined(earlier, progress)
         if earlier is not None:
@@ -219,7 +219,7 @@ class _Progress:
             asyncio.get_running_loop().call_later(due, self.finish, progress.id)
 
     def finish(self, call: str) -> None:
-        """Emit what waits, unless the run has ended."""
+        """Emit the pending progress, unless the run has ended."""
         if (progress := self._pending.pop(call, None)) is not None:
             self._reported[call] = time.monotonic()
             with contextlib.suppress(RunSettled):
@@ -252,22 +252,22 @@ class _Watch:
 
     @property
     def waited(self) -> float | msgspec.UnsetType:
-        """Seconds that a person took, if one was asked."""
+        """Seconds until a person decided; unset if no approval was needed."""
         return msgspec.UNSET if self._waited is None else round(self._waited, 3)
 
 
-def _result(call: ToolCall, given: ToolOutput, watch: _Watch) -> ToolResult:
+def _result(call: ToolCall, output: ToolOutput, watch: _Watch) -> ToolResult:
     """Return the result of a call as an event. Lone surrogates are replaced: they can be neither stored nor sent."""
-    is_cut = len(given.text) > MOST_KEPT
-    output = cut(given.text, MOST_KEPT) if is_cut else given.text
+    is_cut = len(output.text) > MOST_KEPT
+    text = cut(output.text, MOST_KEPT) if is_cut else output.text
     result: ToolResult = storable(
-        ToolResult(call.id, output, given.is_error, watch.worked, is_cut, given.content or msgspec.UNSET, watch.waited)
+        ToolResult(call.id, text, output.is_error, watch.worked, is_cut, output.content or msgspec.UNSET, watch.waited)
     )
     return result
 
 
 async def _preview(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Return what a call would change. A preview that fails hides nothing: the arguments are shown instead."""
+    """Return the preview of a call; empty if there is none or it fails. Then the arguments are shown instead."""
     if not isinstance(tool, Previewing):
         return ""
     try:
@@ -292,7 +292,7 @@ async def _all_ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish work even if it is cancelled meanwhile; the cancel is raised afterwards."""
+    """Finish the work even if the caller is cancelled meanwhile; raise the cancel afterwards."""
     task, stopped = asyncio.create_task(work), False
     while not task.done():
         try:

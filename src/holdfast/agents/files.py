@@ -77,9 +77,9 @@ class Files:
             with os.fdopen(os.dup(fd), "rb") as file:
                 data = file.read(MOST_READ + 1)
         text = data[:MOST_READ].decode(errors="replace")
-        wanted = text.split("\n")[max(start, 1) - 1 : max(start, 1) - 1 + max(lines, 0)]
+        selected = text.split("\n")[max(start, 1) - 1 : max(start, 1) - 1 + max(lines, 0)]
         note = f"\n[only the first {MOST_READ} bytes were read]" if len(data) > MOST_READ else ""
-        return "\n".join(wanted) + note
+        return "\n".join(selected) + note
 
     def list_folder(self, path: str = ".") -> str:
         """List a folder: files with their size, folders with a slash.
@@ -136,7 +136,7 @@ class Files:
         return f"{len(data)} bytes were written to {'/'.join([*folders, name])}."
 
     def change(self, path: str, content: str) -> str:
-        """Return what a write would change: a unified diff with every line, or nothing if it would be too long."""
+        """Return the change of a write: a unified diff with every line; empty if it would be too long."""
         before = ""
         with contextlib.suppress(ToolError), self._open(path, _FILE) as fd:
             _require_file(fd, path)
@@ -201,7 +201,7 @@ def _names(path: str, *, may_be_top: bool = False) -> list[str]:
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Return an error with the path inside of the folder: no path of the machine is shown."""
+    """Raise an `OSError` as a `ToolError` with the path inside the folder: it must not show a path of the machine."""
     try:
         yield
     except OSError as error:

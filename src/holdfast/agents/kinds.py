@@ -28,12 +28,12 @@ from .request import AgentRequest, AgentStopped
 
 logger = logging.getLogger(__name__)
 
-Said = Yielded | Sequence[Yielded]
-Emit = Callable[[Said], Awaitable[None]]
+Emitted = Yielded | Sequence[Yielded]
+Emit = Callable[[Emitted], Awaitable[None]]
 Agent = Callable[[AgentRequest, Emit, Place], Awaitable[Any]]
 """An agent: answers a request by emitting events and strings, or by returning its text."""
 
-LAST_WORD = 1.0
+STOP_GRACE = 1.0
 """Seconds that a thread may take to end after a stop before it is reported."""
 
 
@@ -73,9 +73,9 @@ def generated(function: Callable[[AgentRequest], Any]) -> Agent:
     """Return an agent from an async generator function."""
 
     async def agent(request: AgentRequest, emit: Emit, place: Place) -> None:
-        async with aclosing(cast(AsyncGenerator[Said], function(request))) as source:
-            async for said in source:
-                await emit(said)
+        async with aclosing(cast(AsyncGenerator[Emitted], function(request))) as source:
+            async for item in source:
+                await emit(item)
 
     return agent
 
@@ -89,7 +89,7 @@ def _awaited(function: Callable[..., Awaitable[Any]], *, takes_emit: bool) -> Ag
 
 # In a thread.
 
-ThreadEmit = Callable[[Said], None]
+ThreadEmit = Callable[[Emitted], None]
 Blocking = Callable[[AgentRequest, ThreadEmit], Any]
 
 
@@ -112,7 +112,7 @@ def _generator(function: Callable[..., Any]) -> Blocking:
 
 
 def _in_thread(run: Blocking) -> Agent:
-    """Return an agent from a blocking function. Each run has its thread, which waits if the reader is far behind.
+    """Return an agent from a blocking function. Each run has its own thread; `emit` blocks it while there is no room.
 
     A stop raises `AgentStopped` at the next emit. A thread that does not end then is reported in the run's receipt.
     """
@@ -132,14 +132,14 @@ def _in_thread(run: Blocking) -> Agent:
 
 
 class _Bridge:
-    """Passes what a thread emits to the event loop, one item at a time."""
+    """Passes the items that a thread emits to the event loop, one at a time."""
 
     def __init__(self, emit: Emit) -> None:
         self._loop = asyncio.get_running_loop()
         self._emit = emit
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._saying: concurrent.futures.Future[None] | None = None
+        self._emitting: concurrent.futures.Future[None] | None = None
         self.ended: asyncio.Future[Any] = self._loop.create_future()
 
     # in the thread
@@ -156,21 +156,21 @@ class _Bridge:
         except RuntimeError:
             logger.warning("thread of an agent ended after the server")
 
-    def emit(self, said: Said) -> None:
+    def emit(self, item: Emitted) -> None:
         """Emit an item, and wait until there is room for more. Raises `AgentStopped` after a stop."""
         with self._lock:
             if self._is_stopped:
                 raise AgentStopped
-            self._saying = saying = asyncio.run_coroutine_threadsafe(self._say(said), self._loop)
+            self._emitting = emitting = asyncio.run_coroutine_threadsafe(self._emit_in_loop(item), self._loop)
         try:
-            saying.result()
+            emitting.result()
         except concurrent.futures.CancelledError:
             raise AgentStopped from None
 
     # in the loop
 
-    async def _say(self, said: Said) -> None:
-        await self._emit(said)
+    async def _emit_in_loop(self, item: Emitted) -> None:
+        await self._emit(item)
 
     def _end(self, returned: Any, error: BaseException | None) -> None:
         if error is None or self._is_stopped:
@@ -181,16 +181,16 @@ class _Bridge:
             self.ended.set_exception(error)
 
     async def stop(self, place: Place) -> None:
-        """End the thread at its next emit, and report it if it does not end. Does nothing after its end."""
+        """End the thread at its next emit, and report it if it does not end. Does nothing if it has ended."""
         with self._lock:
             self._is_stopped = True
         if self.ended.done():
             return
-        if self._saying is not None:
-            self._saying.cancel()
-        await asyncio.wait({self.ended}, timeout=LAST_WORD)
+        if self._emitting is not None:
+            self._emitting.cancel()
+        await asyncio.wait({self.ended}, timeout=STOP_GRACE)
         if not self.ended.done():
-            words = "the agent runs in a thread, which ignored the stop: it runs until it returns"
-            logger.warning("%s", words)
-            place.refused.append(words)
-            self.ended.add_done_callback(lambda _: place.refused.remove(words))
+            report = "the agent runs in a thread, which ignored the stop: it runs until it returns"
+            logger.warning("%s", report)
+            place.refused.append(report)
+            self.ended.add_done_callback(lambda _: place.refused.remove(report))

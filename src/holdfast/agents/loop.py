@@ -31,7 +31,7 @@ from ..events import (
     Yielded,
     put,
 )
-from ..history import estimate_tokens, told
+from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import CallResult, Step, Steps
 from ..log.storable import storable
@@ -53,15 +53,15 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one run of an agent. None means no limit."""
 
     steps: int = 25
-    """Model calls. The run is truncated after them, and can be continued."""
+    """Maximum number of model calls. The run is truncated after them, and can be continued."""
     seconds: float | None = 3600.0
-    """Seconds of a run, without the time that it waits for a person. Then the budget stops it."""
+    """Maximum seconds of a run, without the time that it only waits for a person. Then the budget stops it."""
     tokens: int | None = None
-    """Tokens in and out, of all steps together. Then the budget stops it, in the middle of a word."""
+    """Maximum tokens in and out, of all steps together. The budget stops the run at once, even within a word."""
     cost: float | None = None
-    """Cost, in the currency of the prices."""
+    """Maximum cost, in the currency of the prices."""
     approval: float | None = 86_400.0
-    """Seconds that a person has to allow or deny a call; then the run fails."""
+    """Timeout of an approval, in seconds; then the run fails."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,19 +74,19 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     owned: Callable[[str], tuple[Tool, ...]] | None = None
     """Makes the tools of one owner, in place of `tools`, if each owner has a folder."""
     servers: tuple[ToolServers, ...] = ()
-    """MCP servers whose tools it has too. They are connected when a run needs them."""
+    """MCP servers whose tools it also has. They are connected when a run needs them."""
     env: dict[str, str] = {}
-    """Variables of its tools' processes, besides those that every tool has."""
+    """Environment variables of its tools' processes, besides those that every tool has."""
     approvals: dict[str, Approval] = {}
     """Approvals by tool, in place of the tool's own `approval`."""
     limits: AgentLimits = AgentLimits()
     price: Price = Price()
     params: dict[str, Any] = {}
     on_restart: Literal["settle", "continue"] = "settle"
-    """A run whose server was killed is interrupted, or continued after its last finished step."""
+    """After a kill of the server: settle the run as interrupted, or continue after its last finished step."""
 
     async def for_owner(self, owner: str) -> Agent:
-        """Return the agent with the tools that it has for one owner. Its MCP servers are connected now."""
+        """Return the agent with its tools for one owner. This connects its MCP servers."""
         local = self.tools if self.owned is None else self.owned(owner)
         listed = await asyncio.gather(*(server.of(owner).tools() for server in self.servers))
         remote = [tool for tools in listed for tool in tools]
@@ -94,26 +94,26 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """The usage of a run: the provider's count, or an estimate until that comes."""
+    """The usage of a run: the provider's count, or an estimate until the provider reports it."""
 
     def __init__(self, agent: Agent, used: Usage | None = None) -> None:
         self._agent = agent
         self._before = used or Usage()
         self._counted: Usage | None = Usage()
-        self._asked = self._said = 0
+        self._input_estimate = self._output_characters = 0
 
     def begin(self, messages: Messages) -> None:
         """Begin a step, with an estimate of its input."""
         self._before, self._counted = self.total(), None
-        self._asked, self._said = estimate_tokens(messages), 0
+        self._input_estimate, self._output_characters = estimate_tokens(messages), 0
 
-    def asked(self, tokens: int) -> None:
+    def set_input(self, tokens: int) -> None:
         """Use the provider's estimate of the input."""
-        self._asked = tokens
+        self._input_estimate = tokens
 
-    def said(self, text: str) -> None:
-        """Add a piece of the answer to the estimate."""
-        self._said += len(text)
+    def add_output(self, text: str) -> None:
+        """Add a delta of the answer to the estimate."""
+        self._output_characters += len(text)
 
     def counted(self, usage: Usage) -> Usage:
         """Use the provider's count of this step, which replaces an earlier one; return the usage of all steps."""
@@ -126,17 +126,17 @@ class Meter:
         return self._counted is not None
 
     def total(self) -> Usage:
-        """Return the usage of all steps: "estimated" if that of any step is."""
-        guess = Usage(self._asked, -(-self._said // 4), "estimated")
+        """Return the usage of all steps; its source is "estimated" if that of any step is."""
+        guess = Usage(self._input_estimate, -(-self._output_characters // 4), "estimated")
         return _together(self._before, guess if self._counted is None else self._counted)
 
     def check(self) -> None:
-        """Raise if the budget is spent."""
-        if words := self.spent():
-            raise BudgetSpent(words)
+        """Raise `BudgetSpent` if a limit is reached."""
+        if message := self.spent():
+            raise BudgetSpent(message)
 
     def spent(self) -> str:
-        """Return which limit is reached, in words; empty if none is."""
+        """Return a message that names the limit that is reached; empty if none is."""
         limits, price, used = self._agent.limits, self._agent.price, self.total()
         if limits.tokens is not None and used.total_tokens > limits.tokens:
             return f"The run has used about {used.total_tokens} tokens; it may use {limits.tokens}."
@@ -146,7 +146,7 @@ class Meter:
         return ""
 
 
-class _Heard(msgspec.Struct):
+class _Answer(msgspec.Struct):
     """The answer of the model in one step."""
 
     text: list[str]
@@ -155,7 +155,7 @@ class _Heard(msgspec.Struct):
     reasoning: list[str]
     finish: Finish = Finish("stop")
     is_over: bool = False
-    """Whether the answer has a finish reason: it can no longer be cut off."""
+    """True if the answer has a finish reason: then a limit no longer cuts it off."""
 
 
 class Work:
@@ -253,22 +253,22 @@ class Work:
             if finish is not None:
                 await put(self.out, [finish])
                 return
-        words = f"The agent has used its {self._agent.limits.steps} steps and is not done. It can be continued."
-        await put(self.out, [Notice("max_steps", words), Finish("max_steps")])
+        message = f"The agent has used its {self._agent.limits.steps} steps and is not done. It can be continued."
+        await put(self.out, [Notice("max_steps", message), Finish("max_steps")])
 
     async def _step(self, number: int) -> Finish | None:
         """Do one step: ask the model, and make its calls. Return the end of the work, if this was the last step."""
         began = time.monotonic()
         self._steer()
         self.out.emit([StepStarted(number)])
-        heard = await self._heard()
-        text = "".join(heard.text)
-        if _ends(heard.finish):
-            return heard.finish
-        calls = [self._named(call) for call in heard.calls]
+        answer = await self._ask_model()
+        text = "".join(answer.text)
+        if _ends(answer.finish):
+            return answer.finish
+        calls = [self._named(call) for call in answer.calls]
         if calls:
             self.meter.check()
-            await self._call(Step(text, tuple(calls)), heard)
+            await self._call(Step(text, tuple(calls)), answer)
         elif text:
             self._messages.append({"role": "assistant", "content": text})
         await put(self.out, [StepFinished(number, round(time.monotonic() - began, 3))])
@@ -276,18 +276,18 @@ class Work:
             return None
         if spent := self.meter.spent():
             self.out.emit([Notice("budget", f"{spent} The answer is complete.")])
-        return msgspec.structs.replace(heard.finish, reason=_reason(heard.finish))
+        return msgspec.structs.replace(answer.finish, reason=_reason(answer.finish))
 
     def _steer(self) -> None:
-        """Add the messages of people since the last step to what the model gets."""
+        """Add the steering messages since the last step to the model's messages."""
         self._messages += [{"role": "user", "content": text} for text in self.desk.take()]
 
-    async def _heard(self) -> _Heard:
+    async def _ask_model(self) -> _Answer:
         """Ask the model, emit its answer as it comes, and hold its calls until the answer is complete."""
-        heard = _Heard([], [], [], [])
+        answer = _Answer([], [], [], [])
         self.meter.begin(self._messages)
         self.meter.check()
-        listener = _Listener(self, heard)
+        listener = _Listener(self, answer)
         try:
             await self._ask(self._messages, self._params(), listener)
         except Exception:
@@ -296,34 +296,34 @@ class Work:
         listener.end()
         if not self.meter.is_counted:
             await put(self.out, [self.meter.total()])
-        return heard
+        return answer
 
     def _params(self) -> dict[str, Any]:
         tools = {"tools": described(list(self._agent.tools))} if self._agent.tools else {}
         return {**self._agent.params, **tools}
 
-    def hear(self, items: Sequence[Yielded], heard: _Heard) -> bool:
-        """Handle events of the model, and emit those that are shown."""
-        shown = [event for item in items if (event := self._noted(item, heard)) is not None]
-        return self.out.emit(shown) if shown else True
+    def handle(self, items: Sequence[Yielded], answer: _Answer) -> bool:
+        """Record events of the model, and emit the visible ones. Return whether there is room for more."""
+        visible = [event for item in items if (event := self._noted(item, answer)) is not None]
+        return self.out.emit(visible) if visible else True
 
-    def _noted(self, item: Yielded, heard: _Heard) -> Yielded | None:
-        """Record events of the model, and return those that are shown."""
+    def _noted(self, item: Yielded, answer: _Answer) -> Yielded | None:
+        """Record an event of the model. Return the event to emit, or None if it is not visible."""
         item = storable(item)
         if isinstance(item, (Text, Reasoning)):
-            self.meter.said(item.text)
-            (heard.text if isinstance(item, Text) else heard.reasoning).append(item.text)
+            self.meter.add_output(item.text)
+            (answer.text if isinstance(item, Text) else answer.reasoning).append(item.text)
         elif isinstance(item, ToolCall):
-            heard.calls.append(item)
-            self.meter.said(item.name + item.arguments)
+            answer.calls.append(item)
+            self.meter.add_output(item.name + item.arguments)
         elif isinstance(item, Thought):
-            heard.thoughts.append(item)
+            answer.thoughts.append(item)
         elif isinstance(item, Finish):
-            heard.finish, heard.is_over = item, True
+            answer.finish, answer.is_over = item, True
         elif isinstance(item, Usage) and item.source == "provider":
             return self.meter.counted(item)
         elif isinstance(item, Usage):
-            self.meter.asked(item.input_tokens)
+            self.meter.set_input(item.input_tokens)
         return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
 
     def _named(self, call: ToolCall) -> ToolCall:
@@ -335,7 +335,7 @@ class Work:
         self._ids.add(id)
         return ToolCall(id, call.name, as_object(call.arguments), own=True)
 
-    async def _call(self, step: Step, heard: _Heard) -> None:
+    async def _call(self, step: Step, answer: _Answer) -> None:
         """Make the calls. The calls are saved before the first is made.
 
         The reasoning that led to them is sent back to providers that require it.
@@ -345,22 +345,22 @@ class Work:
         results = await self._all(step.calls)
         place = len(self._messages)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
-        if heard.thoughts:
-            self._messages[place]["thoughts"] = [thought.block for thought in heard.thoughts]
-        elif heard.reasoning:
-            self._messages[place]["reasoned"] = "".join(heard.reasoning)
+        if answer.thoughts:
+            self._messages[place]["thoughts"] = [thought.block for thought in answer.thoughts]
+        elif answer.reasoning:
+            self._messages[place]["reasoned"] = "".join(answer.reasoning)
 
-    async def _all(self, calls: Sequence[ToolCall], **asked: Any) -> list[CallResult]:
+    async def _all(self, calls: Sequence[ToolCall], **requested: Any) -> list[CallResult]:
         """Make the calls concurrently, with the idle limit suspended."""
         self._is_calling = True
         try:
-            return await self._calls.all(calls, **asked)
+            return await self._calls.all(calls, **requested)
         finally:
             self._is_calling = False
 
     def _remember(self, step: Step) -> None:
-        """Add a step to the messages for the model, in the form that history has."""
-        self._messages += told([step])
+        """Add a step to the model's messages, in the format of a history."""
+        self._messages += step_messages([step])
 
     # after a restart
 
@@ -369,7 +369,7 @@ class Work:
         done = self._done
         if done is None:
             return 0
-        self._messages += told(done.done)
+        self._messages += step_messages(done.done)
         self._ids |= {call.id for step in done.all() for call in step.calls}
         if not done.is_open:
             self._remember(done.current)
@@ -380,53 +380,58 @@ class Work:
         return done.number
 
     def _was_answered(self) -> bool:
-        """Return whether only the settlement was missing. Not for internal tools, whose calls have no events."""
+        """Return whether the answer was complete, and only the settlement was missing.
+
+        False for an agent with internal tools: their calls have no events, so one may be missing.
+        """
         hides = any(is_internal(tool.name) for tool in self._agent.tools)
         return self._done is not None and self._done.is_answered and not hides
 
     async def _finish_step(self, done: Steps) -> None:
-        """Give interrupted calls a result that says so, and wait again for open approvals.
+        """Give interrupted calls the result `LOST`, and wait again for open approvals.
 
-        The approval of an internal tool, whose call has no event, says what was called.
+        The call of an internal tool has no event: it is restored from its approval.
         """
-        asked = {each.call: each for each in done.waiting.values()}
-        known = {call.id for call in done.current.calls}
-        hidden = [ToolCall(id, each.tool, each.arguments, own=True) for id, each in asked.items() if id not in known]
+        open_approvals = {each.call: each for each in done.waiting.values()}
+        ids = {call.id for call in done.current.calls}
+        hidden = [
+            ToolCall(id, each.tool, each.arguments, own=True) for id, each in open_approvals.items() if id not in ids
+        ]
         step = msgspec.structs.replace(done.current, calls=(*done.current.calls, *hidden))
         self._ids |= {call.id for call in hidden}
-        lost = [call for call in step.unanswered if call.id not in asked]
+        lost = [call for call in step.unanswered if call.id not in open_approvals]
         await put(self.out, [ToolResult(call.id, LOST, True) for call in lost])
         results = [*step.results, *(CallResult(call.id, LOST, True) for call in lost)]
-        if waiting := [call for call in step.unanswered if call.id in asked]:
-            results += await self._all(waiting, asked=asked)
+        if waiting := [call for call in step.unanswered if call.id in open_approvals]:
+            results += await self._all(waiting, requested=open_approvals)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
         await put(self.out, [StepFinished(done.number, 0.0)])
 
     def _go_on_in(self, step: Step) -> None:
-        """Let the model continue an answer that was cut off: the text that was shown stays."""
+        """Let the model continue an answer that was cut off: the text so far was already shown."""
         self._remember(step)
         if step.text and not step.inputs:
             self._messages.append({"role": "user", "content": GO_ON})
 
 
 class _Listener:
-    """The outlet for the answer of an agent's model. A spent budget ends the answer in the middle of a word."""
+    """The outlet for the answer of an agent's model. A spent budget ends the answer at once, even within a word."""
 
-    def __init__(self, work: Work, heard: _Heard) -> None:
+    def __init__(self, work: Work, answer: _Answer) -> None:
         self._work = work
-        self._heard = heard
+        self._answer = answer
         self._splitter = AnswerSplitter()
         self.room = work.out.room
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        has_room = self._work.hear(self._splitter.feed(events), self._heard)
-        if not self._heard.is_over:
+        has_room = self._work.handle(self._splitter.feed(events), self._answer)
+        if not self._answer.is_over:
             self._work.meter.check()
         return has_room
 
     def end(self, *, complete: bool = True) -> None:
-        """Handle the text that was held back."""
-        self._work.hear(self._splitter.end(complete=complete), self._heard)
+        """Handle the text that the splitter still holds."""
+        self._work.handle(self._splitter.end(complete=complete), self._answer)
 
 
 def _together(one: Usage, two: Usage) -> Usage:

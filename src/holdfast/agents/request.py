@@ -65,8 +65,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text of the newest user message."""
-        asked = [said for said in self.messages if said.get("role") == "user"]
-        return text_of(asked[-1].get("content")) if asked else ""
+        questions = [message for message in self.messages if message.get("role") == "user"]
+        return text_of(questions[-1].get("content")) if questions else ""
 
     def on_stop(self, hook: OnStop) -> None:
         """Call `hook` once, with the reason, when the run is stopped: by a person, a disconnect, a limit.

@@ -12,7 +12,7 @@ from .tools import Approval, ToolContext, ToolOutput
 
 MOST_OUTPUT = 1_000_000
 """Maximum size of a stored output in bytes; a longer one keeps its head and tail."""
-_LAST_WORDS = 0.3
+_DRAIN_TIMEOUT = 0.3
 """Seconds for reading the rest of the output after the command has ended: its children may hold the pipe open."""
 
 
@@ -47,11 +47,11 @@ class Shell:
         kept = _Kept(context)
         child = await context.processes.start("/bin/sh", "-c", command, on_output=kept.take, cwd=str(self._folder))
         code = await child.wait()
-        await child.said_all(_LAST_WORDS)
-        return _told(kept.text(), code)
+        await child.drained(_DRAIN_TIMEOUT)
+        return _output(kept.text(), code)
 
 
-def _told(output: str, code: int) -> ToolOutput:
+def _output(output: str, code: int) -> ToolOutput:
     if code == 0:
         return ToolOutput(output)
     ending = f"[ended with status {code}]" if code > 0 else f"[ended by signal {-code}]"

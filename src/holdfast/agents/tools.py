@@ -65,9 +65,9 @@ class ToolContext:
         self.processes = Processes(call_id, table, environ)
         """Child processes, which are ended with all of their descendants when the call is over."""
         self.lingers = ""
-        """What a stop could not end, as text for the receipt: a thread, a remote call."""
+        """Description, for the receipt, of work that a stop cannot end: a thread, a remote call. Empty if none."""
         self.on_return: Callable[[], None] = lambda: None
-        """Called when it has ended after all."""
+        """Called when that work has ended after all."""
         self._progress = progress
 
     def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
@@ -119,7 +119,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class Previewing(Protocol):
-    """A tool that can show what a call would change, before it is allowed."""
+    """A tool that can show the changes of a call before it is allowed."""
 
     async def preview(self, arguments: dict[str, Any]) -> str:
         """Return the change as a unified diff; nothing if it cannot be shown."""
@@ -128,10 +128,10 @@ class Previewing(Protocol):
 
 @runtime_checkable
 class Particular(Protocol):
-    """A tool that checks its arguments itself. Those of others are checked by the schema."""
+    """A tool that checks its arguments itself. Those of other tools are checked by their schema."""
 
     def misfit(self, arguments: dict[str, Any]) -> str:
-        """Return what is wrong with arguments, as text for the model; nothing if they fit."""
+        """Return the error in the arguments, as text for the model; empty if they are valid."""
         ...
 
 
@@ -166,7 +166,7 @@ class FunctionTool:
         return self._function(*args, **kwargs)
 
     def misfit(self, arguments: dict[str, Any]) -> str:
-        """Return what is wrong with arguments. A number in quotes is accepted: models write them."""
+        """Return the error in the arguments. A number in quotes is accepted, because models write them."""
         try:
             msgspec.convert(arguments, self._arguments, strict=False)
         except msgspec.ValidationError as error:
@@ -174,7 +174,7 @@ class FunctionTool:
         return ""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Check the arguments, call the function, and turn what it returns into text."""
+        """Check the arguments, call the function, and convert its result to text."""
         if misfit := self.misfit(arguments):
             return ToolOutput(misfit, is_error=True)
         checked = msgspec.convert(arguments, self._arguments, strict=False)
@@ -299,8 +299,8 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
     """Return the description of a function from its docstring, and of each parameter from `Args:`."""
     summary, *rest = _SECTION.split(f"{text}\n", maxsplit=1)
     items = _HEADING.split(rest[0] + "\n", maxsplit=1)[0] if rest else ""
-    said = {found[1]: " ".join(found[2].split()) for found in _ITEM.finditer(items)}
-    return _HEADING.split(summary + "\n", maxsplit=1)[0].strip(), said
+    parameters = {found[1]: " ".join(found[2].split()) for found in _ITEM.finditer(items)}
+    return _HEADING.split(summary + "\n", maxsplit=1)[0].strip(), parameters
 
 
 def _output(returned: Any) -> ToolOutput:
@@ -324,9 +324,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Return what is certainly wrong with the arguments of a call, before an approval is asked for.
+    """Return an error in the arguments of a call that is certain by the schema, before an approval is requested.
 
-    The tool checks the rest: a string may stand for anything that can be parsed from one.
+    The tool checks the rest: a string may be valid for any type that can be parsed from one.
     """
     if isinstance(tool, Particular):
         return tool.misfit(arguments)
@@ -341,8 +341,8 @@ def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
 
 
 def _may_be(value: Any, schema: Any) -> bool:
-    said = schema.get("type") if isinstance(schema, dict) else None
-    kinds = [said] if isinstance(said, str) else said
+    declared = schema.get("type") if isinstance(schema, dict) else None
+    kinds = [declared] if isinstance(declared, str) else declared
     if not isinstance(kinds, list) or isinstance(value, str) or not all(kind in _KINDS for kind in kinds):
         return True
     if isinstance(value, bool):

@@ -29,7 +29,7 @@ from ..server.config.settings import Settings, data_folder, load_with_sources
 from ..server.http.local_socket import is_private, short_path
 from ..upstreams import MODELS_HINT
 from ..upstreams.sse import SSEDecoder
-from .commands import tell_of_file
+from .commands import settings_file_in_use
 
 CALL_SECONDS = 60.0
 """Timeout of a call in seconds. Streams have none."""
@@ -103,29 +103,29 @@ class Api:
         return await self._http.send(method, path, json.dumps(body).encode(), query=query, headers=headers)
 
     def _failure(self, status: int, answer: Object) -> CallFailed:
-        told = answer["error"] if isinstance(answer.get("error"), dict) else {}
-        message = str(told.get("message", f"{self._name} answered with status {status}."))
+        error = answer["error"] if isinstance(answer.get("error"), dict) else {}
+        message = str(error.get("message", f"{self._name} answered with status {status}."))
         message = message.replace(MODELS_HINT, "See `holdfast models`.")
         if status == 401:
             message = _KEY_HELP[bool(os.environ.get("HOLDFAST_API_KEY"))].format(self._name)
         elif status < 400:
             message = f"{self._name} redirects ({status}), which is not followed. Set --url to the new address."
-        return CallFailed(message, str(told.get("code", "")), status)
+        return CallFailed(message, str(error.get("code", "")), status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
         """Yield a run's events up to its settlement. If the connection breaks, reconnect and resume."""
         loop = asyncio.get_running_loop()
-        last_heard, backoff = loop.time(), Backoff(0.3, 2.0)
+        last_event_at, backoff = loop.time(), Backoff(0.3, 2.0)
         while True:
             try:
                 async for event in self._read(run_id, after):
-                    last_heard, after = loop.time(), event.get("seq", after)
+                    last_event_at, after = loop.time(), event.get("seq", after)
                     backoff.reset()
                     yield event
                     if event["type"] == "run.settled":
                         return
             except (NotThere, Broken) as error:
-                if loop.time() - last_heard > patience:
+                if loop.time() - last_event_at > patience:
                     raise CallFailed(f"Lost the connection, and could not reconnect: {error}.") from None
             await asyncio.sleep(backoff.next())
 
@@ -176,7 +176,7 @@ def _loosely(body: bytes) -> Object:
 @asynccontextmanager
 async def connect(url: str | None, data: str | None, config: str | None, *, own: bool = True) -> AsyncGenerator[Api]:
     """Find the server: the one at the URL, the one on the data folder, or, with `own`, one that this process starts."""
-    tell_of_file(config, also_unused=False)
+    settings_file_in_use(config, also_unused=False)
     settings, sources = load_with_sources({"data": data}, os.environ, config)
     headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     async with AsyncExitStack() as stack:
@@ -187,7 +187,7 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
         elif not own:
             raise NoServer
         else:
-            await _tell_of_port(settings)
+            await _note_server_on_port(settings)
             own_server = importlib.import_module(
                 ".temporary_server", __package__
             ).own_server  # a third of the startup time, seldom needed
@@ -230,7 +230,7 @@ async def runs_on(folder: pathlib.Path) -> bool:
         return await _in_folder(stack, folder, {}) is not None
 
 
-async def _tell_of_port(settings: Settings) -> None:
+async def _note_server_on_port(settings: Settings) -> None:
     """Print a note if a server answers on the default port: it is used only with --url. No key is sent."""
     url = local_url(settings)
     if settings.port and await answers_at(url):

@@ -15,7 +15,7 @@ from ..errors import HoldfastError
 from ..server.config.settings_file import Choice, choose
 
 
-def telling(command: Callable[..., Any]) -> Callable[..., Any]:
+def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Show an expected error in one line instead of a traceback."""
 
     @functools.wraps(command)
@@ -37,7 +37,7 @@ def telling(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def more_about(code: str) -> str:
-    """Return where the help for an error code is; nothing for a code without help."""
+    """Return the pointer to the help for an error code; empty for a code without help."""
     return f" (holdfast explain {code})" if code in ERRORS else ""
 
 
@@ -58,7 +58,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def tell_of_file(config: str | None, *, here: bool = False, also_unused: bool = True) -> Choice:
+def settings_file_in_use(config: str | None, *, here: bool = False, also_unused: bool = True) -> Choice:
     """Return the settings file in use, and print a warning about it if there is one."""
     choice = choose(os.environ, config, here=here)
     for line in (choice.warning, choice.unused if also_unused else ""):

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ..errors import HoldfastError
 from . import show
-from .commands import telling
+from .commands import one_line_errors
 
 try:
     from holdfast_lab import SERVERS, WIRES, Finding, Http, Lab, ServerFacts, Upstream, __version__, judge, trouble
@@ -66,7 +66,7 @@ COLOURS = {"pass": "green", "fail": "red", "not promised": "dim", "not judged": 
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--report", "report_file", type=click.Path(dir_okay=False), help="Write an HTML report.")
 @click.pass_context
-@telling
+@one_line_errors
 def lab(context: click.Context, url: str | None, **what: Any) -> None:
     """Conformance-test any LLM server: outcomes, stops, disconnects and complete text.
 
@@ -92,7 +92,7 @@ def lab(context: click.Context, url: str | None, **what: Any) -> None:
 @lab.command()
 @click.option("--port", type=int, default=9100, show_default=True, help="Port to listen on.")
 @click.option("--model", default="m", show_default=True, help="Model that it lists.")
-@telling
+@one_line_errors
 def upstream(port: int, model: str) -> None:
     """Run only the lab's upstream, and print how to set up known servers with it.
 
@@ -113,10 +113,10 @@ async def _serve(port: int, model: str) -> None:
 
 def _listen_for_the_end() -> asyncio.Event:
     """Handle Ctrl-C and SIGTERM, also in a background job, whose shell ignores Ctrl-C."""
-    told = asyncio.Event()
+    ended = asyncio.Event()
     for sent in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(sent, told.set)
-    return told
+        asyncio.get_running_loop().add_signal_handler(sent, ended.set)
+    return ended
 
 
 class CannotJudge(HoldfastError):
@@ -159,8 +159,8 @@ async def _judge(
 
 def _facts(server: str, not_promised: Sequence[str]) -> ServerFacts:
     """Return the known facts about a server, with those of the command line added."""
-    told = dict.fromkeys(not_promised, "so the command line says")
-    return msgspec.structs.replace(SERVERS[server], not_promised=told | SERVERS[server].not_promised)
+    declared = dict.fromkeys(not_promised, "so the command line says")
+    return msgspec.structs.replace(SERVERS[server], not_promised=declared | SERVERS[server].not_promised)
 
 
 def _header(header: str) -> tuple[str, str]:

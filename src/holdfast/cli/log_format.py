@@ -100,7 +100,7 @@ def _lines(text: str) -> str:
 
 
 def _as_ours(record: logging.LogRecord) -> logging.LogRecord:
-    """Return an entry of the access log in our words, without the query, which may hold a secret."""
+    """Return an entry of the access log in our format, without the query, which may hold a secret."""
     if record.name != ACCESS:
         return record
     fields = _access_fields(record)
@@ -142,7 +142,7 @@ class ServerLog:
         self.change(settings)
 
     def change(self, settings: Settings) -> None:
-        """Take in the format and the levels of the settings."""
+        """Apply the format and the levels of the settings."""
         check_loggers(settings)
         is_json = settings.log_format == "json"
         self._handler.setFormatter(

@@ -43,7 +43,7 @@ from ..server.services import Parts
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
-from .commands import tell_of_file, telling
+from .commands import one_line_errors, settings_file_in_use
 from .log_format import ServerLog, check_loggers
 from .supervisor import NodeLink, NodeMain, Supervisor
 
@@ -54,7 +54,7 @@ READY = "Holdfast is ready on {}"
 
 @dataclass(frozen=True)
 class Start:
-    """What a server is started with."""
+    """The parameters of a server's start."""
 
     read: ReadSettings
     """Reads the settings, now and at each reload."""
@@ -73,7 +73,7 @@ class Start:
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
 @click.option("--nodes", type=click.IntRange(1, 64), help="Processes that serve the port. Needs PostgreSQL.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
-@telling
+@one_line_errors
 def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
     """Start the server.
 
@@ -103,7 +103,7 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
 
 
 def _check_encryption(settings: Settings) -> None:
-    """Refuse a certificate that cannot be used. Log what an operator has to know about the encryption."""
+    """Raise if the certificate cannot be used. Log warnings about the encryption."""
     if tls_of(settings) is not None:
         certificates = importlib.import_module(".doctor.certificate", __package__)  # needed only with TLS
         for check in certificates.check_certificate(settings):
@@ -133,7 +133,7 @@ def _serve_one(
 ) -> int:
     """Serve until a signal, and return the exit code. `local` are the sockets in the data folder, if they exist.
 
-    One of several nodes has a `link` to what started it.
+    One of several nodes has a `link` to its supervisor.
     """
     settings, sources = start.read()
     published = _load(start.agents)
@@ -175,7 +175,7 @@ def _serve_several(count: int, settings: Settings, start: Start) -> int:
         listening_in(data_folder(settings).absolute()) as local,
     ):
 
-        @telling
+        @one_line_errors
         def node(link: NodeLink) -> int:
             own, sock = _start_of_node(start, settings, link.number), listen(settings, shared=True)
             return _serve_one(own, sock, lambda _: link.ready(), local, link)
@@ -185,7 +185,7 @@ def _serve_several(count: int, settings: Settings, start: Start) -> int:
 
 
 def _start_of_node(start: Start, first: Settings, number: int) -> Start:
-    """Return what a node is started with. It reads the settings again, as they may have changed since the first start.
+    """Return the parameters of a node. It reads the settings again, as they may have changed since the first start.
 
     The port and the cluster's key stay: the other nodes have them.
     """
@@ -218,7 +218,7 @@ def _showing(node: NodeMain) -> NodeMain:
 
 
 def _reloading(parts: Parts, start: Start) -> Reloading:
-    """Return what takes in the settings file again."""
+    """Return the object that reloads the settings file."""
 
     def checked() -> tuple[Settings, dict[str, str]]:
         settings, sources = start.read()
@@ -233,7 +233,7 @@ def _reloading(parts: Parts, start: Start) -> Reloading:
 
 
 def _reload_on_signal(parts: Parts) -> None:
-    """Take in the settings file at each SIGHUP. The log has the result.
+    """Reload the settings file at each SIGHUP. The result is logged.
 
     At a terminal SIGHUP means that the terminal was closed, and ends the server.
     """
@@ -248,7 +248,7 @@ def _reload_on_signal(parts: Parts) -> None:
 
 
 async def _check_access(parts: Parts) -> None:
-    """Check who may call, on a loop that ends before the server's own begins."""
+    """Check the settings of access, on an event loop that ends before the server's own begins."""
     try:
         await check_access(parts, can_wait=True)
         if parts.first_admin:
@@ -259,7 +259,7 @@ async def _check_access(parts: Parts) -> None:
 
 def _name_file(config: str | None) -> None:
     """Print the settings file in use, before its settings take effect."""
-    choice = tell_of_file(config, here=True)
+    choice = settings_file_in_use(config, here=True)
     if choice.path is not None:
         click.echo(f"Settings file: {choice.path.absolute()}", err=True)
 

@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class NodeLink:
-    """What the node of a number reports to its supervisor."""
+    """The channel by which a node reports to its supervisor. Nodes are numbered from 0."""
 
     number: int
     pipe: int

@@ -1,4 +1,4 @@
-"""The runs that a node which ends leaves to the others."""
+"""The runs that a node leaves to other nodes when it shuts down."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..store import RunRecord
 from .lease import DRAINING
 
 BRIEF = 1.0
-"""Seconds that a node which ends waits for the answer to a question."""
+"""Timeout of a request of a node that shuts down, in seconds."""
 
 Elsewhere = Callable[[RunRecord, Log], Awaitable[bool]]
-"""Returns whether another node could go on with a run, because its upstream goes on without this one."""
+"""Returns whether another node could continue a run, because its upstream keeps working without this node."""
 
 
 class Handover:
-    """Leaves runs to other nodes as they are. What none of them can continue is stopped by the engine."""
+    """Leaves runs to other nodes without settling them. The engine stops those that no other node can continue."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Handover:
         self._find_others = find_others
 
     async def leave_waiting(self) -> None:
-        """Leave the runs that only wait for a person: another process goes on waiting."""
+        """Leave the runs that only wait for a person: another process keeps waiting."""
         await self._leave(self._waiting())
 
     async def leave_all_that_others_continue(self) -> None:
-        """Leave the runs that wait, and those that another node can continue, if there is one that does not drain."""
+        """Leave the runs that wait for a person, and, if a node is not draining, those that it can continue."""
         await self.briefly(self._find_others)
         pumps = self._waiting()
         if not all(node.counts.get(DRAINING) for node in self._shared.others):
@@ -54,19 +54,19 @@ class Handover:
         return [pump for pump in running if pump.run.record.lifetime == "detached"]
 
     async def _can_leave(self, pump: Pump) -> bool:
-        """Return whether another node can go on with a run."""
+        """Return whether another node can continue a run."""
         run = pump.run
         if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
             return False
-        with contextlib.suppress(Exception):  # a run without a way to go on is stopped
+        with contextlib.suppress(Exception):  # after an error the run is stopped
             async with asyncio.timeout(BRIEF):
                 return await self._elsewhere(run.record, pump.log)
         return False
 
     async def _leave(self, pumps: Sequence[Pump]) -> None:
-        """Leave runs as they are to the other nodes, now. If the store is away, they follow when the lease ends.
+        """Leave runs to the other nodes now. If the store is not reachable, they take them when the lease ends.
 
-        A run that was stopped, or has ended, meanwhile settles here: another node would go on with it.
+        A run that was stopped or has ended meanwhile settles here: another node would continue it.
         """
         left = [pump for pump in pumps if not pump.was_ended]
         for pump in left:
@@ -79,7 +79,7 @@ class Handover:
         await self._store.hint("left", [self._shared.node_id])
 
     async def briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ask something of the store, if there is one, that an ending node does not wait long for."""
+        """Run `work` on the store, if there is one, for at most `BRIEF` seconds."""
         if self._shared.has_store:
             with contextlib.suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(BRIEF):

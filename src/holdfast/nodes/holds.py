@@ -1,4 +1,4 @@
-"""Work besides runs that one node has: batches, deliveries of webhooks, rounds of comparisons."""
+"""Work besides runs that one node holds: batches, deliveries of webhooks, rounds of comparisons."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class HeldWork(Protocol):
     """Work of one kind besides runs: batches, deliveries of webhooks, rounds of comparisons."""
 
     async def take_up(self, id: str) -> None:
-        """Go on with a piece of work that this node holds now, or let go of it if nothing is left to do."""
+        """Continue a piece of work that this node now holds, or release it if it is done."""
         ...
 
     def heed(self, id: str) -> None:
-        """Look at a piece of work that another node has changed."""
+        """Read a piece of work that another node has changed."""
         ...
 
     def drop(self) -> None:
-        """End all work: this node was fenced, and others take it up."""
+        """End all work: this node was fenced, and other nodes take it over."""
         ...
 
     async def close(self) -> None:
-        """End all work in good order: this node ends, and others take up the rest."""
+        """End all work cleanly: this node shuts down, and other nodes take over the rest."""
         ...
 
 
 class Holds:
-    """The pieces of work besides runs that this node has. One node has each; what a fenced one had, another takes."""
+    """The pieces of work besides runs that this node holds. One node holds each; another replaces a fenced one."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -43,37 +43,37 @@ class Holds:
         self._again: set[tuple[str, str]] = set()
 
     def add(self, kind: str, work: HeldWork) -> None:
-        """Add a kind of work, which is taken up from now on."""
+        """Add a kind of work: from now on this node takes over pieces of it."""
         self._kinds[kind] = work
 
     async def take(self, kind: str, id: str) -> bool:
-        """Take a piece of work. False if another node has it, or if this one ends."""
+        """Take a piece of work. False if another node holds it, or if this one shuts down."""
         if self._shared.admission.closed:
             return False
         await self._shared.this_node.sure()
         return await self._store.hold(kind, id, self._shared.node_id)
 
     async def let_go(self, kind: str, id: str) -> None:
-        """Give back a piece of work that is done."""
+        """Release a piece of work that is done."""
         await self._store.let_go(kind, id, self._shared.node_id)
 
     async def is_elsewhere(self, kind: str, id: str) -> bool:
-        """Return whether another node has a piece of work."""
+        """Return whether another node holds a piece of work."""
         return await self._store.holder(kind, id) not in ("", self._shared.node_id)
 
     async def tell(self, kind: str, id: str) -> None:
-        """Hint at a change of a piece of work to the node that has it. It may be lost: the holder looks by itself."""
+        """Send a hint about a changed piece of work to its holder. It may be lost: the holder also checks by itself."""
         with contextlib.suppress(StoreUnavailable):
             await self._store.hint("held", [f"{kind}\n{id}"])
 
-    def hear(self, changed: str) -> None:
-        """Take a hint at a change of a piece of work."""
+    def on_hint(self, changed: str) -> None:
+        """Handle a hint about a changed piece of work."""
         kind, _, id = changed.partition("\n")
         if (work := self._kinds.get(kind)) is not None:
             work.heed(id)
 
     async def look(self) -> None:
-        """Take what fenced nodes have left, and try again what could not be taken up."""
+        """Take over the work of fenced nodes, and retry pieces that could not be continued."""
         left = [(kind, id) for kind in self._kinds for id in await self._store.left_over(kind)]
         pieces, self._again = self._again.union(left), set()
         try:
@@ -82,7 +82,7 @@ class Holds:
                     self._shared.tasks.start(self._take_up(kind, id))
                 pieces.discard((kind, id))
         finally:
-            self._again |= pieces  # if only the reply was lost, this node has the piece, and it is not left over
+            self._again |= pieces  # if only the reply was lost, this node holds the piece: it is not listed
 
     async def _take_up(self, kind: str, id: str) -> None:
         try:
@@ -98,5 +98,5 @@ class Holds:
             work.drop()
 
     async def close(self) -> None:
-        """End all work in good order, while the lease is held."""
+        """End all work cleanly, while the lease is held."""
         await asyncio.gather(*(work.close() for work in self._kinds.values()))

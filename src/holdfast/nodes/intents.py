@@ -1,7 +1,7 @@
 """Requests to the node that owns a run: to stop it, to steer it, to decide on a tool call.
 
-A request is a row of the store, which a hint announces. A lost hint costs one look, never the request. Only the node
-itself can be asked for a run that is not stored.
+A request is a row of the store, and a hint announces it. A lost hint delays the request, and does not lose it. A run
+that is not stored has no such requests: see `unstored`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from ..store.records import Intent
 logger = logging.getLogger(__name__)
 
 PATIENCE = 8.0
-"""Seconds that a caller waits for the owner of a run. Then the request is withdrawn."""
+"""Timeout of a request, in seconds. Then it is withdrawn."""
 LOOK = 1.0
-"""Seconds between two looks for an answer. A hint comes sooner, unless it is lost."""
+"""Seconds between two checks for an answer. A hint comes sooner, unless it is lost."""
 
 Serve = Callable[[Run, str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Does what a request asks for on the run's own node, and returns the answer. An error is for the caller."""
+"""Handles a request on the run's own node, and returns the answer. An error is passed to the caller."""
 
 
 class Intents:
-    """Asks the owners of runs, and answers for the runs of this node.
+    """Sends requests to the owners of runs, and answers those for the runs of this node.
 
-    A stop is answered when the run has settled. If its owner dies before that, the request is open again for the
-    successor.
+    A stop is answered when the run has settled. If its owner dies before that, the request is open again for the next
+    owner.
     """
 
     def __init__(self, shared: Shared, new_id: NewId, serve: Serve | None) -> None:
@@ -53,7 +53,7 @@ class Intents:
     # asking
 
     async def ask(self, run_id: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask the owner of a run, and return its answer. `OwnerSilent` if it gives none in time."""
+        """Send a request to the owner of a run, and return its answer. `OwnerSilent` if there is none in time."""
         asked_by = self._shared.node_id
         intent = Intent(id=self._new_id("int"), run_id=run_id, kind=kind, body=body, asked_by=asked_by)
         answered = self._waiting[intent.id] = asyncio.Event()
@@ -81,54 +81,54 @@ class Intents:
         raise OwnerSilent(intent.run_id, taken=left is not None and left.taken > 0)
 
     async def _answer(self, intent: Intent, answered: asyncio.Event) -> dict[str, Any]:
-        """Ask until there is an answer. A run that has settled without one gets another moment for it."""
+        """Repeat the request until there is an answer. After a settlement without one, check once more."""
         is_over = False
         while True:
             answered.clear()
-            asked = await self._retry(lambda: self._store.ask_owner(intent))  # kept once, and hinted at again
-            known = asked or await self._retry(lambda: self._store.get_intent(intent.id))
+            stored = await self._retry(lambda: self._store.ask_owner(intent))  # stored once; each call sends a hint
+            known = stored or await self._retry(lambda: self._store.get_intent(intent.id))
             if known is not None and known.answer is not None:
                 return known.answer
-            if asked is None and (known is None or is_over):
+            if stored is None and (known is None or is_over):
                 raise RunSettled(intent.run_id)
-            is_over = asked is None
+            is_over = stored is None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await answered.wait()
 
     async def stop(self, run_id: str, by: StoppedBy) -> bool:
-        """Stop a run of another node, and wait for its settlement. False if it had ended, or was told to end before."""
+        """Stop a run of another node, and wait for its settlement. False if it had ended, or was already stopped."""
         try:
             return bool((await self.ask(run_id, "stop", {"by": by}))["is_first"])
         except RunSettled:
             return False
 
     def answered(self, id: str) -> None:
-        """Look for an answer now: a hint has come."""
+        """Check for an answer now: a hint has come."""
         if (waiting := self._waiting.get(id)) is not None:
             waiting.set()
 
     # answering
 
     def hinted(self) -> None:
-        """Look for requests soon, once for all hints of the moment."""
+        """Check for requests soon, once for several hints."""
         if not self._is_due:
             self._is_due = True
             self._shared.tasks.start(self._look_now())
 
     async def _look_now(self) -> None:
         self._is_due = False
-        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
+        with contextlib.suppress(StoreUnavailable):  # the next check repeats it
             await self.look()
 
     async def look(self) -> None:
-        """Serve the open requests of the runs that are worked on here."""
+        """Handle the open requests of the runs that are active on this node."""
         for intent in await self._store.open_intents(self._shared.node_id):
             if (pump := self._shared.pumps.get(intent.run_id)) is not None and pump.run.status == "running":
                 self.serve(pump, intent)
 
     async def take_stop(self, record: RunRecord) -> Intent | None:
-        """Take an open request to stop a run that this node is about to take up, if there is one."""
+        """Take an open request to stop a run that this node is about to continue, if there is one."""
         for intent in await self._retry(lambda: self._store.open_intents(self._shared.node_id)):
             if intent.run_id == record.id and intent.kind == "stop" and await self._take(intent, record.epoch):
                 return intent
@@ -138,7 +138,7 @@ class Intents:
         return await self._retry(lambda: self._store.take_intent(intent.id, epoch))
 
     def serve(self, pump: Pump, intent: Intent) -> None:
-        """Do what a request asks for, in a task."""
+        """Handle a request in a task."""
         if intent.id not in self._at_work:
             self._at_work.add(intent.id)
             self._shared.tasks.start(self._serve_one(pump, intent))
@@ -151,7 +151,7 @@ class Intents:
             self._at_work.discard(intent.id)
 
     def stop_now(self, pump: Pump, intent: Intent) -> None:
-        """Stop a run by a request that was taken, before its source takes another step."""
+        """Stop a run by a request that was taken, before its source continues."""
         self._shared.tasks.start(self._reply(intent, self._stopped(pump, self._end(pump, intent))))
 
     def _end(self, pump: Pump, intent: Intent) -> bool:
@@ -166,7 +166,7 @@ class Intents:
         await self._retry(lambda: self._store.answer_intent(intent.id, answer))
 
     async def act(self, pump: Pump, intent: Intent) -> dict[str, Any]:
-        """Do what a request asks for, and return the answer."""
+        """Handle a request, and return the answer."""
         try:
             if intent.kind == "stop":
                 return await self._stopped(pump, self._end(pump, intent))

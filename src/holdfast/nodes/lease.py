@@ -1,4 +1,4 @@
-"""The lease of this node: every run that it owns lives by it, and every piece of work that it holds."""
+"""The lease of this node, which covers every run that it owns and every piece of work that it holds."""
 
 from __future__ import annotations
 
@@ -11,28 +11,25 @@ from collections.abc import Callable
 from ..errors import StoreUnavailable
 from ..ids import NewId
 from ..runs.pump import Shared
-from ..store.nodes import UNSTORED
+from ..store.nodes import UNSTORED, OnHint
 from ..store.records import NodeDetails
 
 logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds that a start waits for the number of runs at other nodes, and an end for the release of its lease."""
+"""Timeout, in seconds, of counting the runs on other nodes before a start, and of releasing the lease."""
 DRAINING = "draining"
-"""The count of a node that is 1 while it ends: it starts nothing new."""
+"""The name of the count that is 1 while a node drains: it starts nothing new."""
 
 Counts = Callable[[], dict[str, int]]
-"""Returns what this node tells the others of itself with each renewal, besides what the engine tells."""
-
-Hear = Callable[[str, str], None]
-"""Called with the topic and the id of a hint. Both are empty if hints may have been lost."""
+"""Returns the counts that this node reports with each renewal, besides those of the engine."""
 
 
 class Lease:
-    """Says that this node is alive, in a loop of its own that nothing else can delay.
+    """Renews the lease of this node, in a separate loop that no other work can delay.
 
-    Here a lease ends no later than in the store: it is counted from before the renewal was asked for, on a clock that
-    never jumps. A node that was fenced drops its runs and goes on under a new id.
+    Here a lease ends no later than in the store: it is counted from before the request of the renewal, on a monotonic
+    clock. A node that was fenced drops its runs and continues under a new id.
     """
 
     def __init__(
@@ -42,7 +39,7 @@ class Lease:
         details: NodeDetails,
         new_id: NewId,
         drop: Callable[[str], None],
-        hear: Hear,
+        on_hint: OnHint,
         counts: Counts = dict,
     ) -> None:
         self._shared = shared
@@ -52,37 +49,37 @@ class Lease:
         self._details = details
         self._new_id = new_id
         self._drop = drop
-        self._hear = hear
+        self._on_hint = on_hint
         self._until = 0.0
         self._unlisten: Callable[[], None] | None = None
 
     @property
     def is_held(self) -> bool:
-        """No other node can have fenced this one."""
+        """True while no other node can have fenced this one."""
         return asyncio.get_running_loop().time() < self._until
 
     async def hold(self) -> None:
-        """Take the lease, and renew it three times in its length."""
+        """Take the lease, and renew it three times per lease."""
         await self._shared.retry(self.renew)
         every = self.seconds / 3
         self._shared.background.every(
             "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
         )
         with contextlib.suppress(StoreUnavailable):
-            await self._store.hint("joined", [self._shared.node_id])  # limits of the others count its runs from now on
+            await self._store.hint("joined", [self._shared.node_id])  # the limits of others count its runs now
 
     async def renew(self) -> None:
-        """Say that this node is alive. A fenced node begins anew."""
-        asked, node = asyncio.get_running_loop().time(), self._shared.node_id
+        """Renew the lease. A fenced node takes a new id."""
+        requested_at, node = asyncio.get_running_loop().time(), self._shared.node_id
         if self._unlisten is None:
-            self._unlisten = self._store.listen(node, self._hear)
-        if await self._store.renew(node, self.seconds, self._told()) is not None:
-            self._until = max(self._until, asked + self.seconds)
+            self._unlisten = self._store.listen(node, self._on_hint)
+        if await self._store.renew(node, self.seconds, self._current_details()) is not None:
+            self._until = max(self._until, requested_at + self.seconds)
         elif node == self._shared.node_id:
             self._begin_anew(node)
             await self.renew()
 
-    def _told(self) -> NodeDetails:
+    def _current_details(self) -> NodeDetails:
         counts = {**self._counts(), **counts_of_node(self._shared)}
         return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
 
@@ -99,7 +96,7 @@ class Lease:
             await self._shared.tasks.run(self.renew())
 
     async def release(self) -> None:
-        """End the lease, so that others may take what is left at once. If that fails, it ends by itself."""
+        """End the lease, so that other nodes can take over at once. If that fails, it ends by itself."""
         self._end_listening()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -115,7 +112,7 @@ class Lease:
 
 
 def counts_of_node(shared: Shared) -> dict[str, int]:
-    """Return what a node tells of its runs. Those that are not stored are known to it alone."""
+    """Return the counts of a node's runs. Only the node itself can count those that are not stored."""
     unstored = [pump.run.record.owner for pump in shared.pumps.running() if not pump.run.kept]
     counts = {"runs": len(shared.pumps), DRAINING: int(shared.admission.closed), UNSTORED: len(unstored)}
     if shared.limits.runs_per_owner is not None:

@@ -1,4 +1,4 @@
-"""This engine as one of the nodes on a store: what it does for the others, and what it asks of them."""
+"""This engine as one of the nodes on a store: its lease, and its work for and requests to the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .unstored import Unstored, UnstoredLog, UnstoredRuns
 
 @dataclass(frozen=True, kw_only=True)
 class NodeClasses:
-    """The classes that a node is made of. A test can replace one by one with a mistake in it."""
+    """The classes of a node's parts. A test can replace a class by one with a mistake."""
 
     lease: type[Lease] = Lease
     recovery: type[Recovery] = Recovery
@@ -37,10 +37,10 @@ class NodeClasses:
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What a program gives its engine for the case that other nodes share its store."""
+    """The options of an engine whose store other nodes may share."""
 
     lease: float
-    """Seconds after its last renewal at which this node is taken for dead."""
+    """Seconds after its last renewal until this node counts as dead."""
     details: NodeDetails
     counts: Counts
     serve: Serve | None
@@ -51,10 +51,10 @@ class NodeOptions:
 
 
 class Node:
-    """The part of an engine that knows of other nodes. Without a store there are none.
+    """The part of an engine that deals with other nodes. Without a store there are none.
 
-    A loop renews the lease. Another one looks, three times in a lease, for what this node has to do. Hints make it
-    prompt; a lost hint costs one look.
+    A loop renews the lease. Another one checks, three times per lease, for work of this node. Hints make it
+    prompt; a lost hint delays it until the next check.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Node:
         self._follow = options.follow
         self._is_looking = False
         shared, details, counts = runs.shared, options.details, options.counts
-        self.lease = classes.lease(shared, options.lease, details, new_id, self._drop_all_of, self._hear, counts)
+        self.lease = classes.lease(shared, options.lease, details, new_id, self._drop_all_of, self._on_hint, counts)
         self.holds, self.places = Holds(shared), SharedPlaces(shared)
         self.intents = classes.intents(shared, new_id, options.serve)
         self.unstored = UnstoredRuns(shared, options.unstored, options.follow)
         self.recovery = classes.recovery(runs, queue, self.intents, options.lease, options.again)
         self.handover = Handover(runs, options.elsewhere, self._find_others)
-        # for its runs: no call is added on their way
+        # bound here, so that runs call them without another hop
         self.sure, self.renew, self.resume = self.lease.sure, self.lease.renew, self.recovery.resume
         self.ask_to_stop, self.changed = self.intents.stop, self.places.changed
 
-    # its life
+    # joining and leaving
 
     async def join(self) -> None:
-        """Hold the lease, settle what dead nodes left, go on with what was queued."""
+        """Hold the lease, take over the runs of dead nodes, and start queued runs."""
         if self._shared.has_store:
             await self.lease.hold()
             await self._shared.retry(self.look)
@@ -93,7 +93,7 @@ class Node:
             )
 
     async def look(self) -> None:
-        """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
+        """Check for work: runs of dead nodes, requests to the runs of this node, sessions with queued runs."""
         await self._find_others()
         await self.recovery.look()
         await self.intents.look()
@@ -104,16 +104,16 @@ class Node:
         nodes = await self._shared.store.nodes()
         self._shared.others = [node for node in nodes if node.id != self._shared.node_id]
 
-    def _hear(self, topic: str, id: str) -> None:
-        """Take a hint of another node. An unknown one, or none of a kind, asks for a look at everything."""
+    def _on_hint(self, topic: str, id: str) -> None:
+        """Handle a hint of another node. An empty or unknown topic means: check everything."""
         if topic == "session":
-            self._queue.hear(self._watchers.hear(id))
+            self._queue.on_hint(self._watchers.apply(id))
         elif topic == "answer":
             self.intents.answered(id)
         elif topic == "intent":
             self.intents.hinted()
         elif topic == "held":
-            self.holds.hear(id)
+            self.holds.on_hint(id)
         elif topic in ("left", "joined"):
             self._look_soon()
         else:
@@ -121,25 +121,25 @@ class Node:
             self.intents.hinted()
 
     def _look_soon(self) -> None:
-        """Look now, once for all hints of the moment: a node has left something."""
+        """Check now, once for several hints: a node has joined or left."""
         if not self._is_looking:
             self._is_looking = True
             self._shared.tasks.start(self._look_now())
 
     async def _look_now(self) -> None:
         self._is_looking = False
-        with contextlib.suppress(StoreUnavailable):  # the next look repeats it
+        with contextlib.suppress(StoreUnavailable):  # the next check repeats it
             await self.look()
 
     def _drop_all_of(self, node: str) -> None:
-        """Drop the runs and the work of an id of this node that was fenced: they belong to others."""
+        """Drop the runs and the work of a fenced id of this node: they belong to other nodes."""
         self.holds.drop()
         for pump in self._shared.pumps.running():
             if pump.run.kept and pump.run.record.keeper == node:
                 self._keeper.lose(pump)
 
     async def drain(self) -> None:
-        """Tell the others that this node starts nothing new."""
+        """Report to the other nodes that this one starts nothing new."""
         await self.handover.briefly(self.lease.renew)
 
     async def leave(self) -> None:
@@ -147,30 +147,30 @@ class Node:
         if self._shared.has_store:
             await self.lease.release()
 
-    # the runs of others
+    # runs of other nodes
 
     def is_elsewhere(self, run: Run) -> bool:
-        """Return whether a run that has not settled is worked on by another node, or by none."""
+        """Return whether an unsettled run belongs to another node, or to none."""
         return run.kept and run.settlement is None and run.id not in self._shared.pumps
 
     def log_of(self, record: RunRecord) -> StoredLog:
-        """Return the log of a run that is not worked on here: followed at its owner, if it has one."""
+        """Return the log of a run that is not active here: followed at its owner, if it has one."""
         if self._follow is None or record.settlement is not None:
             return StoredLog(self._shared.store, record)
         return RemoteLog(self._shared.store, record, self._follow, self._address_of)
 
     def _address_of(self, keeper: str) -> str:
-        """Return the address of another node; empty if it has none, or is not known yet."""
+        """Return the address of another node; empty if it has none, or the node is not known yet."""
         return next((node.address for node in self._shared.others if node.id == keeper), "")
 
     async def stop(self, run: Run, by: StoppedBy) -> bool:
-        """Stop a run of another node, and wait for its settlement. False if it was ending before."""
+        """Stop a run of another node, and wait for its settlement. False if it was already ending."""
         if isinstance(run.log, UnstoredLog):
             return run.settlement is None and await self.unstored.stop(run.id, run.log, by)
         return self.is_elsewhere(run) and await self.intents.stop(run.id, by)
 
     async def learn(self, run: Run) -> None:
-        """Wait for the settlement of a run that is not worked on here, and show it.
+        """Wait for the settlement of a run that is not active here, and show it.
 
         A run that is missing was deleted with its session.
         """
@@ -181,7 +181,7 @@ class Node:
             run.settle((record and record.settlement) or Stopped(by="user", text=run.text), record)
 
     async def _settled(self, run_id: str) -> RunRecord | None:
-        """Look at a stored run until it has settled, and return it. None if it is gone."""
+        """Poll a stored run until it has settled, and return it. None if it was deleted."""
         ask, store = self._shared.retry.always, self._shared.store
         while (record := await ask(lambda: store.get_run(run_id))) and record.settlement is None:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_AGAIN)

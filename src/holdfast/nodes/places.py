@@ -13,14 +13,14 @@ from ..store.nodes import RunsElsewhere
 from .lease import PATIENCE
 
 JOINED = 0.05
-"""Seconds in which changes of the runs that are not stored become one renewal of the lease."""
+"""Seconds for which changes of unstored runs are collected into one renewal of the lease."""
 
 
 class SharedPlaces:
-    """The places of all nodes: limits count the runs of the others, too.
+    """The places of runs on all nodes: the limits also count the runs of other nodes.
 
-    Stored runs are counted in the store when a run is about to start. A node tells of the others when it renews its
-    lease, and a moment after each start and end of one. Without other nodes nothing is asked.
+    Stored runs are counted in the store when a run is about to start. A node reports its unstored runs when it renews
+    its lease, and soon after each start and end of one. Without other nodes the store is not read.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -28,7 +28,7 @@ class SharedPlaces:
         self._is_due = False
 
     async def reserve(self, owner: str, runs: int) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        """Take the places of several runs that are about to start: all or none."""
         admission = self._shared.admission
         if not self._shared.others:
             return admission.reserve(owner, runs)
@@ -38,36 +38,36 @@ class SharedPlaces:
         except RunLimitReached:
             if not elsewhere.runs:
                 raise
-        await asyncio.sleep(2 * JOINED)  # its node may not have told yet that a run has ended
+        await asyncio.sleep(2 * JOINED)  # another node may not have reported yet that a run has ended
         return admission.reserve(owner, runs, await self._elsewhere(owner, runs))
 
     async def _elsewhere(self, owner: str, runs: int) -> RunsElsewhere:
-        """Return how many runs other nodes have, as far as it matters.
+        """Return the number of runs on other nodes; 0 if they cannot matter.
 
-        Each node may take its share of half of the limit without asking: together they stay below it.
+        Each node may use its share of half of the limit without a read of the store: together they stay below it.
         """
         shared, limits = self._shared, self._shared.limits
-        told = sum(node.counts.get("runs", 0) for node in shared.others)
+        reported = sum(node.counts.get("runs", 0) for node in shared.others)
         limit = min(limits.runs, limits.runs if limits.runs_per_owner is None else limits.runs_per_owner)
         share = limit / (2 * len(shared.others) + 2)
-        if shared.admission.taken + told + runs <= share:
+        if shared.admission.taken + reported + runs <= share:
             return RunsElsewhere()
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             if not shared.retry.waiting:
                 async with asyncio.timeout(PATIENCE):
                     return await shared.store.running_elsewhere(owner, shared.node_id)
-        return RunsElsewhere(told)  # runs that are not stored start without the store, too
+        return RunsElsewhere(reported)  # unstored runs start even without the store
 
     def changed(self, run: Run) -> None:
-        """A run has started or ended: if it is not stored, tell the others in a moment, once for all that changes."""
+        """Handle the start or end of a run: if it is not stored, report it soon, together with other changes."""
         if self._shared.others and not run.kept and not self._is_due and not self._shared.admission.closed:
             self._is_due = True
-            asyncio.get_running_loop().call_later(JOINED, self._tell)
+            asyncio.get_running_loop().call_later(JOINED, self._report)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._is_due = False
-        self._shared.tasks.start(self._tell_now())
+        self._shared.tasks.start(self._report_now())
 
-    async def _tell_now(self) -> None:
-        with contextlib.suppress(StoreUnavailable):  # the next renewal tells it
+    async def _report_now(self) -> None:
+        with contextlib.suppress(StoreUnavailable):  # the next renewal reports it
             await self._shared.this_node.renew()

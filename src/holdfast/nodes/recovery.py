@@ -1,4 +1,4 @@
-"""The runs of dead nodes: taken over, and gone on with or settled."""
+"""The runs of dead nodes: taken over, then continued or settled."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .intents import Intents
 logger = logging.getLogger(__name__)
 
 Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
-"""Makes a source that goes on with a run which another node has left. None if it cannot go on."""
+"""Returns a source that continues the run of another node; None if it cannot be continued."""
 
 
 class Recovery:
-    """Takes up every run that this node owns and does not work on. Epochs only grow.
+    """Takes up every run that this node owns and that is not active in it. Epochs only grow.
 
-    Such a run was claimed from a dead node, or its start or claim was done by the store and the reply was lost.
+    Such a run was claimed from a dead node, or the store's reply to its start or claim was lost.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Recovery:
         self._at_work: set[str] = set()
 
     async def look(self) -> None:
-        """Claim the runs of dead nodes, and take up all that is not worked on here. Other tasks do the rest."""
+        """Claim the runs of dead nodes, and take up, in tasks, all that are not active here."""
         if self._shared.admission.closed:
             return
         owned = await self._store.claim(self._shared.node_id, self._lease * 2 / 3)
@@ -61,7 +61,7 @@ class Recovery:
         return is_known or self._queue.is_accepting(run_id)
 
     async def inherit(self, run_id: str, epoch: int) -> None:
-        """Take up a run, unless it is worked on here after all. Under the session's lock none can start meanwhile."""
+        """Take up a run, unless it is active here. Under the session's lock no other can start meanwhile."""
         try:
             record = await self._retry(lambda: self._store.get_run(run_id))
             if record is not None:
@@ -76,7 +76,7 @@ class Recovery:
         record = await self._retry(lambda: self._store.get_run(run_id))
         stop = None if record is None else await self._intents.take_stop(record)
         if record is None or record.status != "running" or record.keeper != self._shared.node_id:
-            return  # it has settled, or another node has it
+            return  # it has settled, or belongs to another node
         if self._shared.admission.closed:
             return
         if (slept := self._pumps.get(run_id)) is not None:
@@ -85,10 +85,10 @@ class Recovery:
         pump = self._runs.adopt(record, log)
         if stop is not None:
             self._intents.stop_now(pump, stop)
-        self._intents.hinted()  # for what else is asked of it
+        self._intents.hinted()  # other requests to it may be open
 
     async def resume(self, pump: Pump) -> Source:
-        """Return a source that goes on where a dead node stopped. Without one the run is interrupted."""
+        """Return a source that continues where a dead node stopped. Without one the run is interrupted."""
         source = None
         try:
             async with asyncio.timeout(self._lease):

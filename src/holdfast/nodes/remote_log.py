@@ -1,4 +1,4 @@
-"""The log of a run that another node works on, followed there."""
+"""The log of a run of another node, followed there."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ..runs.stored_log import StoredLog
 from ..store import RunRecord, Store
 
 SILENCE = 1.5
-"""Seconds without a sign of the owner after which the store is asked."""
+"""Seconds without a message of the owner after which the store is read."""
 POLL = 0.25
-"""Seconds between two looks at the store."""
+"""Seconds between two reads of the store."""
 AHEAD = 2_000
-"""Events of the owner that may wait for the reader; then the connection waits."""
+"""Maximum number of buffered events. Then reading from the owner pauses."""
 AGAIN = 1.0
-"""Seconds between two tries to follow an owner."""
+"""Seconds between two attempts to follow an owner."""
 
 Take = Callable[[int, Segment], Awaitable[None]]
-"""Called with events as they arrive and the number of the first; without any if the owner only shows that it lives."""
+"""Called with events as they arrive and the seq of the first; without events for a heartbeat of the owner."""
 
 
 class Follow(Protocol):
-    """Follows a log at the node that owns it, and returns or raises when that ends. `hold` stands for its client."""
+    """Follows a log at the node that owns it, and returns or raises when that ends. `hold` counts as its client."""
 
     async def __call__(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None: ...
 
 
 class RemoteLog(StoredLog):
-    """Read like a live log, by one reader. What the owner shows is saved: the store can stand in at any time."""
+    """Read like a live log, by one reader. The owner sends saved events only, so the store can always replace it."""
 
     pause = POLL
 
@@ -44,15 +44,15 @@ class RemoteLog(StoredLog):
         self._task: asyncio.Task[None] | None = None
         self._events: list[Event] = []
         self._after = 0
-        self._heard_at = float("-inf")
+        self._last_sign_at = float("-inf")
         self._room = asyncio.Event()
 
     async def batch(self, after: int) -> Segment:
-        """Return the next events after `after`: what the owner has sent, or what the store has."""
+        """Return the next events after `after`, from the owner or else from the store."""
         if self._task is None and len(self._watchers) and not self.closed:
             self._task = asyncio.create_task(self._follow_owner(after))
-        if 0 <= (known := after - self._after) < len(self._events):
-            events, self._after, self._events = self._events[known:], self._after + len(self._events), []
+        if 0 <= (skipped := after - self._after) < len(self._events):
+            events, self._after, self._events = self._events[skipped:], self._after + len(self._events), []
             self._room.set()
             return segment_of(events)
         if self.is_followed and after == self._after + len(self._events):
@@ -64,11 +64,11 @@ class RemoteLog(StoredLog):
 
     @property
     def is_followed(self) -> bool:
-        """The owner was heard a moment ago."""
-        return asyncio.get_running_loop().time() - self._heard_at < SILENCE
+        """True if a message of the owner came in the last `SILENCE` seconds."""
+        return asyncio.get_running_loop().time() - self._last_sign_at < SILENCE
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever there is more to read, and every now and then, until the returned function is called."""
+        """Call `wake` whenever there is more to read, and at intervals, until the returned function is called."""
         unwatch, untime = self._watchers.watch(wake), super().watch(wake)
 
         def leave() -> None:
@@ -80,7 +80,7 @@ class RemoteLog(StoredLog):
         return leave
 
     async def _follow_owner(self, after: int) -> None:
-        """Follow the owner, which may become another, from the reader's place."""
+        """Follow the owner, which may change, from the reader's position."""
         self._after, self._events = after, []
         while not self.closed:
             if address := await self._address():
@@ -88,17 +88,17 @@ class RemoteLog(StoredLog):
                 try:
                     await self._follow(address, self._record.id, at, hold=self.hold, take=self._take)
                 except (OSError, EOFError, ValueError, TimeoutError):
-                    self._heard_at = float("-inf")
+                    self._last_sign_at = float("-inf")
             await asyncio.sleep(AGAIN)
 
     async def _address(self) -> str:
-        """Return where the owner is now; empty if that is not known."""
+        """Return the address of the current owner; empty if it is not known."""
         record = await self._store.get_run(self._record.id)
         return "" if record is None else self._address_of(record.keeper)
 
     async def _take(self, first: int, segment: Segment) -> None:
-        """Keep events for the reader. A number that is not the next ends the connection."""
-        self._heard_at = asyncio.get_running_loop().time()
+        """Buffer events for the reader. A wrong seq ends the connection."""
+        self._last_sign_at = asyncio.get_running_loop().time()
         if not segment:
             return
         if first != self._after + len(self._events) + 1:

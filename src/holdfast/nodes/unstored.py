@@ -1,4 +1,4 @@
-"""The runs of other nodes that are not stored: only the node that has one can be asked."""
+"""The runs of other nodes that are not stored. Only the node of such a run has its state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..store import RunRecord, Store
 from .remote_log import Follow, RemoteLog
 
 TRIES = 3
-"""Questions in a row without an answer after which a run that only its node has is gone."""
+"""Number of failed requests in a row after which an unstored run counts as lost."""
 MOST_SEARCHES = 32
-"""Maximum number of runs that are looked for at other nodes at once. They accept few connections that are new."""
+"""Maximum number of concurrent searches at other nodes. They accept few new connections."""
 
 
 class FoundRun(msgspec.Struct, frozen=True):
@@ -29,10 +29,10 @@ class FoundRun(msgspec.Struct, frozen=True):
 
 
 class Unstored(Protocol):
-    """Asks another node for runs that are not stored, which it alone has."""
+    """Requests to another node about its unstored runs."""
 
     async def find(self, address: str, run_id: str) -> FoundRun | None:
-        """Return a run; None if the node does not have it, or does not answer."""
+        """Return a run; None if the node does not have it or does not answer."""
         ...
 
     async def stop(self, address: str, run_id: str, by: StoppedBy) -> bool:
@@ -41,7 +41,7 @@ class Unstored(Protocol):
 
 
 class UnstoredLog(RemoteLog):
-    """The log of a run that is not stored, read at the node that has it. Nothing stands in for that node."""
+    """The log of an unstored run, read at its node. Nothing can replace that node."""
 
     def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str) -> None:
         super().__init__(store, found.record, follow, lambda keeper: address)
@@ -51,7 +51,7 @@ class UnstoredLog(RemoteLog):
         self._tries = TRIES
 
     async def look(self) -> None:
-        """Do nothing: its node has told the text so far, and the store has none."""
+        """Do nothing: the node has sent the text so far, and the store has none."""
 
     async def _take(self, first: int, segment: Segment) -> None:
         await super()._take(first, segment)
@@ -63,7 +63,7 @@ class UnstoredLog(RemoteLog):
         return NOTHING
 
     async def _address(self) -> str:
-        """Return where the run is. After some tries in a row without it, the run is gone."""
+        """Return the address of the run's node. After `TRIES` failures in a row, the run counts as lost."""
         self._tries -= 1
         if self._tries < 0:
             self.closed = True
@@ -73,7 +73,7 @@ class UnstoredLog(RemoteLog):
 
 
 class UnstoredRuns:
-    """The runs that are not stored, at the nodes that have them."""
+    """The unstored runs of other nodes."""
 
     def __init__(self, shared: Shared, unstored: Unstored | None, follow: Follow | None) -> None:
         self._shared = shared
@@ -82,13 +82,13 @@ class UnstoredRuns:
         self._searches = asyncio.Semaphore(MOST_SEARCHES)
 
     async def find(self, run_id: str) -> tuple[RunRecord, UnstoredLog] | None:
-        """Ask all other nodes for a run. None if none of those that answer has it."""
+        """Search a run at all other nodes. None if none of those that answer has it."""
         addresses = [node.address for node in self._shared.others if node.address]
         if self._nodes is None or self._follow is None:
             return None
-        async with self._searches:  # any caller can ask for ids that no node has
-            asked = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
-        for address, found in zip(addresses, asked, strict=True):
+        async with self._searches:  # limited: any caller can search for ids that do not exist
+            answers = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
+        for address, found in zip(addresses, answers, strict=True):
             if found is not None:
                 return found.record, UnstoredLog(self._shared.store, found, self._follow, address)
         return None
@@ -99,7 +99,7 @@ class UnstoredRuns:
         return await self._nodes.stop(log.address, run_id, by)
 
     async def settlement(self, run_id: str, log: UnstoredLog) -> AnySettlement:
-        """Wait for the settlement of a run. A run whose node is gone was interrupted."""
+        """Wait for the settlement of a run. If its node is lost, the run was interrupted."""
         assert self._nodes is not None
         tries = TRIES
         while tries:

@@ -81,14 +81,14 @@ LOOK_AT_MODELS = 15.0
 LOOK_AT_WAL = 10.0
 """Seconds between two readings of PostgreSQL's write-ahead log, for the metrics."""
 CHORE = "chore"
-"""The kind of work that one node does for all. The node that has a chore keeps it."""
+"""The kind of holds for work that one node does for all. The node that holds a chore keeps it."""
 OLD_REQUEST = 60.0
-"""Seconds after which a request to another node is removed. No caller waits so long."""
+"""Seconds after which a request to another node is removed. Callers wait less."""
 
 FLUSH_EVERY = 0.5
-"""Seconds between two writes of what runs have used that are not stored."""
+"""Seconds between two writes of the usage of unstored runs."""
 OLD_CHARGE = 120.0
-"""Seconds after which the charge of an ended run becomes part of the sum of its day."""
+"""Seconds after which the charge of an ended run is added to the sum of its day."""
 
 ENDPOINTS: list[Endpoint] = [
     *completions.ENDPOINTS,
@@ -231,14 +231,14 @@ def _opened(store: Store | str | None, folder: Path | None) -> Store:
 
 
 def _lasting_cluster_key(settings: Settings, sources: Mapping[str, str] | None) -> str:
-    """Return the cluster key, which may seal secrets. One that was made for this start alone does not last."""
+    """Return the cluster key if it may seal secrets. A key that was generated for this start does not last."""
     return settings.cluster_key if sources is None or "cluster_key" in sources else ""
 
 
 async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
     """Read the keys, and refuse to start without keys or accounts on a public address.
 
-    With `can_wait` the server starts all the same, closed to everyone, and waits for its first admin: whoever has the
+    With `can_wait` the server starts all the same, closed to everyone, and waits for its first admin, who has the
     code in `parts.first_admin`.
     """
     await parts.keys.load()
@@ -271,7 +271,7 @@ def _count_refusal(parts: Parts, refused: GateRefusal) -> None:
 
 
 def _endpoints(parts: Parts) -> list[Endpoint]:
-    """Return every endpoint. With traces on, those that need a key make spans: probes and the page do not."""
+    """Return every endpoint. With traces on, those that need a key create spans: probes and the page do not."""
     endpoints, traces = [*ENDPOINTS, _description(), *web.ENDPOINTS], parts.traces
     if traces is None:
         return endpoints
@@ -282,7 +282,7 @@ def _endpoints(parts: Parts) -> list[Endpoint]:
 
 
 def _watch(parts: Parts, metrics: Metrics) -> None:
-    """Let the metrics read the parts of the server: before the start, which may settle runs of dead nodes."""
+    """Connect the metrics with the parts of the server: before the start, which may settle runs of dead nodes."""
 
     def failing() -> int:
         return len(parts.background.failing | parts.engine.failing)
@@ -392,18 +392,18 @@ async def _as_one_node(parts: Parts, name: str, chore: Callable[[Parts], Awaitab
 
 
 async def _forget_requests(parts: Parts) -> None:
-    """Delete requests between nodes whose callers wait no more."""
+    """Delete requests between nodes whose callers no longer wait."""
     await parts.store.forget_intents(OLD_REQUEST)
 
 
 async def _fold_charges(parts: Parts) -> None:
-    """Add what ended runs have used to the sums of their days."""
+    """Add the usage of ended runs to the sums of their days."""
     now = parts.engine.now()
     await parts.store.fold_charges(now - OLD_CHARGE, now)
 
 
 async def _forget_sign_ins(parts: Parts) -> None:
-    """Delete sign-ins that have ended, and what is left of old changes, links and wrong passwords."""
+    """Delete ended sign-ins, and old changes of rights, links and counts of wrong passwords."""
     people = parts.people
     await people.callers.changes.forget()
     await people.sign_ins.forget_ended()
@@ -412,7 +412,7 @@ async def _forget_sign_ins(parts: Parts) -> None:
 
 
 async def _refresh_people(parts: Parts) -> None:
-    """Take in changed rights, and then end what was open by them."""
+    """Apply changed rights, and then end the responses that depended on them."""
     await parts.people.callers.refresh()
     await parts.shares.refresh()
 
@@ -423,14 +423,14 @@ async def _forget_links(parts: Parts) -> None:
 
 
 async def _trim_audit(parts: Parts) -> None:
-    """Delete entries of the audit log that are older than they are kept."""
+    """Delete entries of the audit log that are older than `audit_days`."""
     await parts.audit.trim(parts.store, parts.engine.now() - parts.settings.audit_days * 86400)
 
 
 async def end(parts: Parts, drain: float) -> None:
     """Shut down: refuse new runs, let the others drain or settle, and end the streams. Repeating it changes nothing.
 
-    The timeouts are such that the process ends within ten seconds, even if the store is away.
+    The timeouts are such that the process ends within ten seconds, even if the store is not reachable.
     """
     await parts.engine.close(drain=drain, within=3.0)
     await parts.budgets.spending.close()

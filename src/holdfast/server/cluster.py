@@ -17,17 +17,17 @@ ALONE, SHARED = 15.0, 9.0  # seconds
 
 
 def details_of(settings: Settings) -> NodeDetails:
-    """Return what this server tells the other nodes of itself."""
+    """Return the data that this server reports to the other nodes."""
     return NodeDetails(address=node_address(settings) if settings.cluster_key else "", version=__version__)
 
 
 def lease_of(settings: Settings) -> float:
-    """Return the seconds of a lease: if servers share a store, others take over the runs of one that is dead."""
+    """Return the seconds of a lease. It is shorter on a shared store, where others take over a dead node's runs."""
     return SHARED if settings.store else ALONE
 
 
 def peers_socket(settings: Settings) -> socket.socket | None:
-    """Return a socket that listens on the port for other nodes; None if they read the store alone."""
+    """Return a socket that listens on the port for other nodes; None if they only read the store."""
     if not (settings.store and settings.cluster_key):
         return None
     host, port = settings.host, int(node_address(settings).rpartition(":")[2])
@@ -43,7 +43,7 @@ def peers_socket(settings: Settings) -> socket.socket | None:
 
 @asynccontextmanager
 async def peers_served(engine: Engine, settings: Settings, sock: socket.socket | None = None) -> AsyncGenerator[None]:
-    """Listen for the other nodes, which follow the logs of this one. Without a cluster key they read the store.
+    """Serve the other nodes, which follow the logs of this one. Without a cluster key they read the store.
 
     `sock` listens already.
     """

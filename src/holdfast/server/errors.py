@@ -96,10 +96,10 @@ class LongJson:
 
 
 def json_of(
-    content: Any, said: str | None = None, *, status_code: int = 200, headers: Mapping[str, str] | None = None
+    content: Any, text: str | None = None, *, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Json | LongJson:
-    """Return a JSON response, sent in pieces if it is long. `said` is the only long text in it, if that is known."""
-    kind = LongJson if (is_long(content) if said is None else len(said) > AT_ONCE) else Json
+    """Return a JSON response, sent in pieces if it is long. `text` is the only long text in it, if that is known."""
+    kind = LongJson if (is_long(content) if text is None else len(text) > AT_ONCE) else Json
     return kind(content, status_code=status_code, headers=headers)
 
 
@@ -111,7 +111,7 @@ OLLAMA_HAS_IT = (
 
 
 def is_of_ollama(path: str) -> bool:
-    """Return whether only a client of Ollama asks for a path that is not there."""
+    """Return whether a missing path is one of Ollama's API."""
     return path.startswith(OLLAMA_HAS_IT)
 
 
@@ -129,7 +129,7 @@ def error_answer(
 ) -> Json:
     """Return an error as a response, with headers that say whether to retry.
 
-    An invalid request would be refused again, so the headers tell SDKs not to retry it.
+    An invalid request would be refused again, so a header makes SDKs not retry it.
     """
     sent = {"x-request-id": new_id("req")}
     if 400 <= info.status < 500 and info.status not in RETRIED:
@@ -140,12 +140,12 @@ def error_answer(
 
 
 def retry_headers(info: ErrorInfo) -> dict[str, str]:
-    """Return the header that says when to try again, if that is known."""
+    """Return the `Retry-After` header, if the time is known."""
     return {} if info.retry_after is None else {"retry-after": str(max(0, math.ceil(info.retry_after)))}
 
 
 class PathNotFound(NotFound):
-    """There is no such path. `hint` names what there is."""
+    """There is no such path. `hint` suggests an existing one."""
 
     def __init__(self, method: str, path: str, hint: str) -> None:
         super().__init__(f"{method} {path}: Not Found. {hint}")
@@ -199,7 +199,7 @@ class GuestsOnlyRead(NotAllowed):
 
 
 class ScopeMissing(NotAllowed):
-    """The key is for other things."""
+    """The key lacks a scope."""
 
     code = "scope_missing"
 
@@ -232,5 +232,5 @@ def error_response(request: Request, error: Exception) -> Json:
         extra = {"oldest": error.oldest}
     elif isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
-    words = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
-    return error_answer(info, extra=extra | words, headers=headers)
+    fields = in_words_of(path, info, by_anthropic="anthropic-version" in request.headers)
+    return error_answer(info, extra=extra | fields, headers=headers)

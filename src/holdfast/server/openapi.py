@@ -1,4 +1,4 @@
-"""The OpenAPI description, made from the same table as the routes."""
+"""The OpenAPI description, generated from the table of the routes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
         "operationId": endpoint.handler.__name__,
         "summary": (endpoint.handler.__doc__ or "").strip().split("\n")[0],
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {str(status): _response(endpoint, status, says) for status, says in _answers(endpoint).items()},
+        "responses": {
+            str(status): _response(endpoint, status, description) for status, description in _answers(endpoint).items()
+        },
     }
     if endpoint.who is not ANYONE:
         described["security"] = [{"key": []}]
@@ -76,7 +78,7 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
 
 
 def _answers(endpoint: Endpoint) -> dict[int, str]:
-    """Return the answers of an endpoint with those that its rule adds."""
+    """Return the responses of an endpoint, including those of its access rule."""
     if endpoint.who is ANYONE:
         return endpoint.answers
     return {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it", **endpoint.answers}
@@ -91,28 +93,28 @@ def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "query", "description": says, "schema": {"type": "string"}}
-        for name, says in endpoint.query.items()
+        {"name": name, "in": "query", "description": description, "schema": {"type": "string"}}
+        for name, description in endpoint.query.items()
     ]
 
 
 _ERROR_AS_TEXT = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-"""An error in the words of Ollama's API."""
+"""An error in the shape of Ollama's API."""
 
 
-def _response(endpoint: Endpoint, status: int, says: str) -> dict[str, Any]:
+def _response(endpoint: Endpoint, status: int, description: str) -> dict[str, Any]:
     if status == 204:
-        return {"description": says}
+        return {"description": description}
     if status >= 400:
         schema: dict[str, Any] = {"$ref": _REF.format(name="Error")}
         if endpoint.ollama:
             schema = {"anyOf": [schema, _ERROR_AS_TEXT]}
-        return {"description": says, "content": {"application/json": {"schema": schema}}}
+        return {"description": description, "content": {"application/json": {"schema": schema}}}
     if endpoint.pictures:
-        return {"description": says, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
+        return {"description": description, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
     content: dict[str, Any] = {"application/json": {"schema": {"type": "array" if endpoint.lists else "object"}}}
     if endpoint.streams and endpoint.ollama:
         content["application/x-ndjson"] = {"schema": {"type": "string"}}
     if endpoint.streams:
         content["text/event-stream"] = {"schema": {"$ref": _REF.format(name="Event")}}
-    return {"description": says, "content": content}
+    return {"description": description, "content": content}

@@ -29,7 +29,7 @@ class TooManyStarts(HoldfastError):
 class StartRate:
     """A token bucket for each owner, which fills evenly over the minute.
 
-    It is in the memory of a server that is alone, and in the store if several share it.
+    It is in memory if there is one server, and in the store if several share it.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class StartRate:
         self._engine = engine
         self._store = store
         self._buckets: dict[str, tuple[float, float]] = {}
-        """What is left of each owner's starts, and since when: those who took one last at the end."""
+        """The rest of each owner's starts, and its time, ordered by the last use."""
 
     def __len__(self) -> int:
-        """Return how many owners have taken a start in the last minute, as far as this server knows."""
+        """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
     async def take(self, owner: str, starts: int = 1) -> None:
@@ -68,7 +68,7 @@ class StartRate:
         return wait
 
     def _forget_full(self, now: float) -> None:
-        """Forget buckets that have not been used for a minute: they are full, as those are that no one has used."""
+        """Drop buckets that have not been used for a minute: they are full, like new ones."""
         old = itertools.takewhile(lambda it: now - it[1][1] > _MINUTE, self._buckets.items())
         for owner, _ in list(old):
             del self._buckets[owner]

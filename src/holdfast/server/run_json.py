@@ -31,7 +31,7 @@ async def revealed_run_json(parts: Parts, run: Run) -> RunJson:
 
 
 async def look(run: Run) -> None:
-    """Learn the text so far of a run that goes on in another process."""
+    """Read the text so far of a run that is active in another process."""
     if isinstance(run.log, StoredLog):
         await run.log.look()
 

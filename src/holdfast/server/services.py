@@ -64,19 +64,19 @@ class Parts:
         self.keys, self.people, self.budgets = keys, people, budgets
         self.shares, self.oidc = Shares(store, people.callers.is_disabled), oidc_of(settings, environ)
         self.first_admin = ""
-        """The code for the first admin, if the server waits for one and refuses everything else."""
+        """The code for the first admin, while the server waits for one and refuses all other requests."""
         self.environ = environ
         self.activity, self.metrics, self.traces = observers.activity, observers.metrics, observers.traces
         self.metrics_socket: socket.socket | None = None
         self.peers_socket: socket.socket | None = None
         """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.reloading: Reloading | None = None
-        """Takes in the settings file again; None in a program that embeds the server."""
+        """Reloads the settings file; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None
         """Called after a reload that was requested here. It lets the other nodes of `serve --nodes` reload too."""
         self.background = Background()
         self.tasks = OwnedTasks("the server")
-        """What requests have left to be done after them."""
+        """Work of requests that continues after their responses."""
         self.closing = Closing()
         self.store_check = StoreCheck(engine)
         self.offload = Offload()
@@ -85,7 +85,7 @@ class Parts:
         self.large_bodies = asyncio.Lock()
         """Held while a large request body is checked and decoded."""
         self.prices = prices_of(settings)
-        """Prices by the model names of messages: an agent or an alias costs what its model does."""
+        """Prices by the model names of messages: an agent or an alias has the price of its model."""
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
@@ -109,13 +109,13 @@ class Parts:
         )
 
     async def reload(self) -> Reloaded:
-        """Take in the changed settings file, here and on the nodes that were started with this one."""
+        """Reload the changed settings file, here and on the nodes that were started with this one."""
         result = await self.reload_here()
         self.on_reload()
         return result
 
     async def reload_here(self) -> Reloaded:
-        """Take in the changed settings file, without closing a connection."""
+        """Reload the changed settings file, without closing a connection."""
         if self.reloading is None:
             raise CannotReload
         return await self.reloading(self.settings)
@@ -129,7 +129,7 @@ def prices_of(settings: Settings) -> dict[str, Price]:
 
 
 def costs_of(settings: Settings) -> Cost:
-    """Return the function with the cost of a run. A pane of a comparison has none: it would tell its model."""
+    """Return the function for the cost of a run. A pane of a comparison has none: it would reveal its model."""
     prices = prices_of(settings)
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:

@@ -24,5 +24,5 @@ class StoreCheck:
         if self._checking is None or (self._checking.done() and now - self._began >= KEPT):
             self._began = now
             self._checking = asyncio.create_task(self._engine.check_store())
-            self._checking.add_done_callback(lambda task: task.cancelled() or task.exception())  # callers may leave
+            self._checking.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieves it
         await asyncio.shield(self._checking)

@@ -87,7 +87,7 @@ _IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in (*PAGE
 
 
 class _File:
-    """A file of the page. It is compressed at the first request, and cached."""
+    """A file of the page. It is compressed at the first request, and the result is cached."""
 
     def __init__(self, name: str, plain: bytes) -> None:
         self.type = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
@@ -96,7 +96,7 @@ class _File:
 
     @cached_property
     def packed(self) -> bytes:
-        """The same, compressed."""
+        """The compressed file."""
         return gzip.compress(self.plain, 9)
 
 

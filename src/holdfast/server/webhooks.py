@@ -1,7 +1,7 @@
 """Webhooks: report the end of responses in the background, at least once, even across restarts.
 
 A delivery is stored before the run starts and deleted when the listener has accepted it, one document for each. So
-neither a crash nor a listener that is away loses it; a repeated delivery has the same id. Of several nodes on a store
+neither a crash nor an unreachable listener loses it; a repeated delivery has the same id. Of several nodes on a store
 one holds each delivery.
 """
 
@@ -37,19 +37,19 @@ KIND = "webhook"
 TIMEOUT = 15.0
 """Timeout of one request to a listener, in seconds."""
 PAUSE, LONGEST_PAUSE = 0.5, 3600.0
-"""First and longest pause between two tries, in seconds."""
+"""First and longest pause between two attempts, in seconds."""
 GIVE_UP = 3 * 86400.0
-"""Seconds after a run's end after which a delivery is given up."""
+"""Seconds after a run's end until a delivery is given up."""
 AT_ONCE = 16
 """Maximum number of concurrent requests."""
-LAST_WORDS = 1.0
+CLOSE_TIMEOUT = 1.0
 """Seconds for the last deliveries when the server ends."""
 GONE = 410
-"""The status with which a listener refuses all further tries."""
+"""The status with which a listener refuses all further attempts."""
 
 
 class Listener:
-    """A listener: an address, a secret, and the events that it wants."""
+    """A listener: an address, a secret, and the types of its events."""
 
     def __init__(self, described: WebhookSettings, environ: Mapping[str, str]) -> None:
         self.url = _checked(described.url)
@@ -61,10 +61,10 @@ class Listener:
         self._connections = Connections(described.url, route=_route(described.url, environ), keep=0)
 
     def wants(self, event: str) -> bool:
-        """Return whether it wants events of a type."""
+        """Return whether it receives events of a type."""
         return event in self._events
 
-    async def tell(self, id: str, body: bytes, at: int) -> int:
+    async def send(self, id: str, body: bytes, at: int) -> int:
         """Send an event, and return the status of the response. Redirects are not followed."""
         sent = {**webhooks.headers(self._key, id, at, body), "User-Agent": "holdfast", "Connection": "close"}
         reply = await self._connections.send(head_of("POST", self.url, sent, len(body)), body)
@@ -121,7 +121,7 @@ class Webhooks:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._tasks = OwnedTasks("the webhooks")
         self._at_work: dict[str, asyncio.Task[None]] = {}
-        """The deliveries that this node works on, by id."""
+        """The tasks of the deliveries that this node holds, by id."""
         self._starting: set[str] = set()
         """The ids of deliveries whose run is about to start."""
         engine.holds.add(KIND, self)
@@ -129,7 +129,7 @@ class Webhooks:
     # start and end
 
     async def take_up_all(self) -> None:
-        """Resume the deliveries that no node has. Repeating it changes nothing."""
+        """Resume the deliveries that no node holds. Repeating it changes nothing."""
         async for stored in self._deliveries.all(retry=self._retry):
             if stored.id not in self._starting and await self._engine.holds.take(KIND, stored.id):
                 self._begin(stored)
@@ -151,8 +151,8 @@ class Webhooks:
             task.cancel()
 
     async def close(self) -> None:
-        """Leave the open deliveries to the next process. All runs have settled before, or never will."""
-        await self._tasks.wait(timeout=LAST_WORDS)
+        """Leave the open deliveries to the next process. By now all runs have settled, or will not settle here."""
+        await self._tasks.wait(timeout=CLOSE_TIMEOUT)
         await self._tasks.cancel()
 
     # deliveries
@@ -168,7 +168,7 @@ class Webhooks:
         return await self._deliveries.put(id, Delivery(record.id, listener.name), owner=record.owner)
 
     def promise(self, run: Run, expected: list[Stored[Delivery]]) -> None:
-        """Begin the deliveries. Those of a repeated request, which has started no run, are dropped."""
+        """Begin the deliveries. Those of a repeated request, which started no run, are dropped."""
         for stored in expected:
             self._starting.discard(stored.id)
             if stored.body.run_id == run.id:
@@ -182,7 +182,7 @@ class Webhooks:
             self._tasks.start(self._forget(stored.id))
 
     def _begin(self, stored: Stored[Delivery]) -> None:
-        """Work on a delivery, once."""
+        """Start the task of a delivery, once."""
         if stored.id not in self._at_work:
             task = self._at_work[stored.id] = self._tasks.spawn(self._see_to(stored))
             task.add_done_callback(lambda _: self._at_work.pop(stored.id, None))
@@ -190,7 +190,7 @@ class Webhooks:
     async def _see_to(self, stored: Stored[Delivery]) -> None:
         listener = next((each for each in self._listeners if each.name == stored.body.listener), None)
         if listener is not None:
-            await self._tell(listener, stored.body.run_id)
+            await self._deliver(listener, stored.body.run_id)
         await self._forget(stored.id)
 
     async def _forget(self, id: str) -> None:
@@ -198,28 +198,28 @@ class Webhooks:
         await self._retry(partial(self._deliveries.delete, id))
         await self._retry(partial(self._engine.holds.let_go, KIND, id))
 
-    async def _tell(self, listener: Listener, run_id: str) -> None:
+    async def _deliver(self, listener: Listener, run_id: str) -> None:
         """Deliver the end of a run to a listener, until it has accepted it, or three days have passed."""
         try:
             run: Run = await self._retry(partial(self._engine.open, run_id))
         except RunNotFound:
-            return  # it was never started, or it was deleted
+            return  # the run was never started, or was deleted
         settled = await run.settled()
         if not listener.wants(webhooks.event_type(settled)):
             return
         at = run.record.settled_at or self._engine.now()
         body = webhooks.payload(run_id, settled, at)
         backoff = Backoff(PAUSE, LONGEST_PAUSE, spread=(0.8, 1.2))
-        while not await self._is_heard(listener, webhooks.event_id(run_id), body):
+        while not await self._is_accepted(listener, webhooks.event_id(run_id), body):
             if self._engine.now() > at + GIVE_UP:
                 logger.error("webhook %s: giving up on %s", listener.place, run_id)
                 return
             await asyncio.sleep(backoff.next())
 
-    async def _is_heard(self, listener: Listener, id: str, body: bytes) -> bool:
+    async def _is_accepted(self, listener: Listener, id: str, body: bytes) -> bool:
         try:
             async with self._room, asyncio.timeout(TIMEOUT):
-                status = await listener.tell(id, body, int(self._engine.now()))
+                status = await listener.send(id, body, int(self._engine.now()))
         except (Broken, NotThere, TimeoutError) as error:
             logger.warning(
                 "webhook %s: could not deliver %s, retrying: %r", listener.place, id, error.__cause__ or error

@@ -1,1 +1,1 @@
-"""The runs of a session: their order, and who watches them."""
+"""The runs of a session: their order, and the watchers of their changes."""

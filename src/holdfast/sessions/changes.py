@@ -1,4 +1,4 @@
-"""The changes of sessions: who watches one, or a list of them, is woken on every node."""
+"""The changes of sessions: watchers of a session, or of a list of sessions, are woken on every node."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from ..errors import StoreUnavailable
 from ..runs.pump import Shared
 
 MOST = 1000
-"""Changed sessions that are remembered for each owner. A reader who is further behind loads the list again."""
+"""Maximum number of changed sessions in memory for each owner. A reader that is further behind reloads the list."""
 
 
-_JOINED = 0.02  # seconds in which changes of sessions become one hint
+_JOINED = 0.02  # seconds for which changes of sessions are collected into one hint
 
 
 class SessionWatchers:
-    """Wakes those who watch a session, or the list of an owner's sessions, on this node and by hints on the others."""
+    """Wakes the watchers of a session, or of an owner's list of sessions, on this node and by hints on the others."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         # for the life of the engine, a bounded number for each owner
         self.lists = ChangedSessions(shared.node_id)
-        # while somebody watches
+        # while there are watchers
         self._of_session = KeyedWatchers()
-        # until the other nodes are hinted at it
+        # until the hint to the other nodes is sent
         self._hinted: set[str] = set()
 
     def watch(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever something happened in a session, until the returned function is called."""
+        """Call `wake` at each change of a session, until the returned function is called."""
         return self._of_session.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str | None) -> None:
-        """Wake those who watch a session, or all sessions of its owner, on every node: something happened in it.
+        """Wake the watchers of a changed session, and of its owner's list, on every node.
 
-        Without an owner, its place in the list of sessions is the same as before.
+        Without an owner, only those of the session: its position in the list is unchanged.
         """
         if session_id is not None:
-            self.hear(_change(session_id, owner))
+            self.apply(_change(session_id, owner))
             self.hint(session_id, owner)
 
-    def hear(self, change: str) -> str:
+    def apply(self, change: str) -> str:
         """Wake the watchers on this node, and return the session.
 
         A change has the id of the session, and its owner if there is one.
@@ -54,18 +54,18 @@ class SessionWatchers:
         return session_id
 
     def wake_all(self) -> None:
-        """Wake those who watch any session on this node."""
+        """Wake the watchers of all sessions on this node."""
         self._of_session.notify_all()
 
     def hint(self, session_id: str | None, owner: str | None) -> None:
-        """Hint at a change to the other nodes, together with what else changes in the next moment."""
+        """Send a hint about a change to the other nodes, together with other changes of the next moment."""
         if session_id is not None and self._shared.others:
             if not self._hinted:
                 asyncio.get_running_loop().call_later(_JOINED, self._send_hints)
             self._hinted.add(_change(session_id, owner))
 
     def leave(self, session_id: str) -> None:
-        """Hint at a session whose queue this node, which ends, leaves to the others."""
+        """Send a hint about a session whose queue this node leaves to the others when it shuts down."""
         if self._shared.others:
             self._shared.tasks.start(self._send("left", [session_id]))
 
@@ -85,8 +85,8 @@ def _change(session_id: str, owner: str | None) -> str:
 class ChangedSessions:
     """The newest changes of each owner's sessions, numbered.
 
-    A cursor is `NODE:N`: the process that numbered the changes, and the last one that a reader has seen. A session that
-    changed twice is remembered once. Costs one number for each session that has changed since the start.
+    A cursor is `NODE:N`: the node that numbered the changes, and the last one that a reader has seen. A session that
+    changed twice is listed once. Costs one number for each changed session, at most `MOST` for each owner.
     """
 
     def __init__(self, node: str) -> None:
@@ -95,12 +95,12 @@ class ChangedSessions:
         self._watchers = KeyedWatchers()
 
     def note(self, owner: str, session_id: str) -> None:
-        """Remember that a session changed, and wake those who watch its owner's."""
+        """Record that a session changed, and wake the watchers of its owner's list."""
         self._of.setdefault(owner, _Changed()).note(session_id)
         self._watchers.notify(owner)
 
     def cursor(self, owner: str) -> str:
-        """Return the cursor of a reader who has seen everything."""
+        """Return the cursor of a reader that has seen everything."""
         changed = self._of.get(owner)
         return f"{self._node}:{changed.last if changed else 0}"
 
@@ -113,7 +113,7 @@ class ChangedSessions:
         return changed.after(int(n))
 
     def watch(self, owner: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever a session of an owner changed, until the returned function is called."""
+        """Call `wake` whenever a session of an owner changes, until the returned function is called."""
         return self._watchers.watch(owner, wake)
 
 

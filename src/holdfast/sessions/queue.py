@@ -21,7 +21,7 @@ from .changes import SessionWatchers
 
 logger = logging.getLogger(__name__)
 
-_INTERRUPTS = 3  # times that what another node has started meanwhile is stopped
+_INTERRUPTS = 3  # attempts to stop a run that another node has started meanwhile
 
 Create = Callable[[RunRecord], Awaitable[RunRecord]]
 """Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
@@ -30,8 +30,8 @@ Create = Callable[[RunRecord], Awaitable[RunRecord]]
 class SessionQueue:
     """At most one run of a session is running; first come, first served.
 
-    What decides on a session's next run holds the session's lock. The lock is of this node alone: between nodes the
-    store decides. So nothing waits for another node while it holds the lock.
+    Code that decides on a session's next run holds the session's lock. The lock is local to the node: between nodes the
+    store decides. So no code waits for another node while it holds the lock.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SessionQueue:
         # while a run is being accepted
         self._accepting: dict[str, asyncio.Event] = {}
         self._disowned: set[str] = set()
-        # while somebody holds or waits for it
+        # while a task holds or waits for it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # while its next run is being started
         self._starting: set[str] = set()
@@ -98,13 +98,13 @@ class SessionQueue:
         return run
 
     async def _interrupt(self, pump: Pump, session_id: str) -> Run:
-        """Stop what other nodes run in a session, and start a run that waits ahead of its queue.
+        """Stop the run of another node in a session, and start a run that waits ahead of its queue.
 
-        If the owner of the other run does not answer, this one does not wait for it: it has failed.
+        If the owner of the other run does not answer, this run fails.
         """
         run = pump.run
         try:
-            for _ in range(_INTERRUPTS):  # another one that interrupts may come before it
+            for _ in range(_INTERRUPTS):  # another interrupting run may be started first
                 await self._replace_running(session_id, run)
                 await self.start_next(session_id)
                 if self._pumps.get(run.id) is not pump or run.status != "queued":
@@ -116,7 +116,7 @@ class SessionQueue:
         return run if run.id in self._pumps or run.settlement is not None else await self._open(run.id)
 
     async def _replace_running(self, session_id: str, by: Run) -> None:
-        """Stop what is running in a session on any node, and wait until it has ended there."""
+        """Stop the running run of a session on any node, and wait until it has ended."""
         for record in await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running")):
             if record.id == by.id or self.is_accepting(record.id):
                 continue
@@ -131,7 +131,7 @@ class SessionQueue:
         return run_id in self._accepting or run_id in self._disowned
 
     async def accepted(self, run_id: str) -> None:
-        """Wait for a run that is being accepted: others may find it in the store before it has started here."""
+        """Wait for a run that is being accepted: callers may find it in the store before it has started here."""
         if (done := self._accepting.get(run_id)) is not None:
             await done.wait()
 
@@ -142,7 +142,7 @@ class SessionQueue:
             raise RunLimitReached(self._shared.limits.queue)
 
     async def create(self, pump: Pump, create: Create) -> RunRecord:
-        """Add a run to the store. If the store neither confirms nor refuses it, the run may be there all the same."""
+        """Add a run to the store. If the store's reply is lost, the run may exist all the same."""
         try:
             return await create(pump.run.record)
         except Exception as error:
@@ -152,7 +152,7 @@ class SessionQueue:
             raise
 
     def _take_on(self, pump: Pump, record: RunRecord) -> None:
-        """Start a run as the store has it, or let it wait for its turn."""
+        """Start a run by its stored record, or let it wait in the queue."""
         pump.run.record = record
         self._pumps[record.id] = pump
         if record.status != "running":
@@ -176,7 +176,7 @@ class SessionQueue:
             await ask(lambda: self._store.drop_queued(run.id, failed, self._shared.clock()))
             made = await ask(lambda: self._store.get_run(run.id))
             if made is None or made.keeper != node or made.epoch > 1 or made.id in self._pumps:
-                return  # never made, dropped, taken over, or started all the same, out of the queue
+                return  # never created, dropped, taken over, or already started from the queue
             await ask(
                 lambda: self._store.settle(
                     made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._shared.clock()
@@ -188,7 +188,7 @@ class SessionQueue:
     # the next one
 
     def free(self, ended: RunRecord) -> None:
-        """A run of a session has ended: tell the watchers, and start the next."""
+        """Handle the end of a run of a session: wake the watchers, and start the next."""
         assert ended.session_id is not None
         self._watchers.touch(ended.session_id, ended.owner)
         self._shared.work.start(self.start_next(ended.session_id))
@@ -217,14 +217,14 @@ class SessionQueue:
             return await start()
         except StoreUnavailable:
             started = await self._retry(start)
-        except Exception:  # a bug of the store, which may have started a run all the same
+        except Exception:  # a bug in the store, which may have started a run all the same
             logger.exception("could not start the next run of session %s", session_id)
             started = None
         if started is not None:
             return started
         before = self._pumps.running()
         running = await self._retry(lambda: store.list_runs(session_id=session_id, status="running"))
-        here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than what runs here
+        here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than the runs here
         ours = [
             record for record in running if record.keeper == self._shared.node_id and record.epoch == 1
         ]  # not inherited
@@ -242,12 +242,12 @@ class SessionQueue:
         return settled + await self.stop_elsewhere(session_id, by, lost) + queued
 
     async def stop_elsewhere(self, session_id: str, by: StoppedBy, lost: Collection[str] = ()) -> list[Run]:
-        """Stop what other nodes run in a session, and wait for it. The caller does not hold the session's lock.
+        """Stop the runs of other nodes in a session, and wait for them. The caller does not hold the session's lock.
 
         `lost` are runs that this node stopped and lost before they settled: it may have taken them up again.
         """
         running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
-        here = {pump.run.id for pump in self._pumps.running()}  # one that waits here may run elsewhere by now
+        here = {pump.run.id for pump in self._pumps.running()}  # one that is queued here may run elsewhere
         here.difference_update(lost)
         stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
         for record in stopped:
@@ -255,9 +255,9 @@ class SessionQueue:
         return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
-        """Stop all runs of a session and delete it. Nothing can start in it in between on this node.
+        """Stop all runs of a session and delete it. On this node no run can start in between.
 
-        Other nodes may start one, some times over.
+        Other nodes may start one, so this is repeated some times.
         """
         for times_left in reversed(range(_INTERRUPTS)):
             await self.stop_all(session_id, "user")
@@ -273,7 +273,7 @@ class SessionQueue:
         self._watchers.touch(session_id, None)
 
     async def stop_running(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Stop what is running in a session, and wait until it has settled, or this node has lost it.
+        """Stop the running run of a session, and wait until it has settled, or this node has lost it.
 
         The settlement of a lost run is not waited for: this node may be the one that takes it over, and needs the lock.
         """
@@ -285,7 +285,7 @@ class SessionQueue:
         return [pump.run for pump in running]
 
     async def drop_all(self, session_id: str, by: StoppedBy) -> list[Run]:
-        """Settle all queued runs of a session. The store knows those that another process has queued, too."""
+        """Settle all queued runs of a session. The store also has those that another process has queued."""
         records = await self._retry(lambda: self._store.queued(session_id))
         queued = [self._pumps.get(record.id) or self._runs.make(record) for record in records]
         for pump in queued:
@@ -293,7 +293,7 @@ class SessionQueue:
         return [pump.run for pump in queued]
 
     async def stop_queued(self, record: RunRecord, by: StoppedBy) -> bool:
-        """Settle a queued run. False if it has started in the meantime, or was dropped by another."""
+        """Settle a queued run. False if it has started in the meantime, or was dropped elsewhere."""
         async with self.lock(record.session_id or record.id):
             return await self._drop(self._pumps.get(record.id) or self._runs.make(record), self._stopped(by))
 
@@ -314,13 +314,13 @@ class SessionQueue:
         return False
 
     async def look_after(self, pump: Pump) -> None:
-        """See that a queued run still waits: another process may have started it, or deleted its session."""
+        """Check that a queued run is still queued: another process may have started it, or deleted its session."""
         record = await self._retry(lambda: self._store.get_run(pump.run.id))
         if record is None or record.status != "queued":
             self._runs.keeper.lose(pump)
 
-    def hear(self, session_id: str) -> None:
-        """Take a hint that something happened in a session: what waits here may have been started by another node."""
+    def on_hint(self, session_id: str) -> None:
+        """Handle a hint about a changed session: another node may have started a run that is queued here."""
         if any(pump.run.status == "queued" for pump in self._pumps.of_session(session_id)):
             self._shared.work.start(self._check_waiting(session_id))
 
@@ -329,20 +329,20 @@ class SessionQueue:
             await self._look_after_all(session_id)
 
     async def _look_after_all(self, session_id: str) -> None:
-        """See that the queued runs of a session still wait. The caller holds the session's lock."""
+        """Check that the queued runs of a session are still queued. The caller holds the session's lock."""
         for pump in self._pumps.of_session(session_id):
             if pump.run.status == "queued":
                 await self.look_after(pump)
 
     async def note_waiting(self, run: Run) -> None:
-        """Store whether a run waits for a person, and then hint at it: the lists of all nodes show it."""
+        """Store whether a run waits for a person, and send a hint: the lists of all nodes show it."""
         record = run.record
         async with self.lock(record.session_id or record.id):  # the last value is stored last
             await self._retry(lambda: self._store.note_waiting(record.id, record.epoch, waits=run.waits))
         self._watchers.hint(record.session_id, record.owner)
 
     async def look(self) -> None:
-        """Start what waits, unless this node ends, and wake all watchers if another may have changed something."""
+        """Start queued runs, unless this node shuts down. Wake all watchers if there are other nodes."""
         if not self._shared.admission.closed:
             await self._start_what_waits()
         if self._shared.others:
@@ -356,7 +356,7 @@ class SessionQueue:
                 self._shared.work.start(self._start_once(session_id))
 
     async def _start_once(self, session_id: str) -> None:
-        """Start the next run of a session. While this waits for the store, further looks start nothing more."""
+        """Start the next run of a session. While this waits for the store, further checks do not start another."""
         try:
             await self.start_next(session_id)
         finally:

@@ -1,4 +1,4 @@
-"""The store: what outlives the process, and the promises of every store."""
+"""The store: the data that outlives the process, and the promises of every store."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ IfBusy = Literal["reject", "queue", "interrupt"]
 HEAD = "head"
 """Stands for the last message of the branch that a session shows."""
 PAGE_BYTES = 8 * 1024 * 1024
-"""Bytes of stored runs or documents that one page holds, besides its first entry."""
+"""Maximum size, in bytes, of a page of runs or documents. The first entry of a page does not count."""
 LONGEST_KEY = 256
-"""Characters of a key under which a program starts a run."""
+"""Maximum length, in characters, of a key under which a program starts a run."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is stored. `request` is for the caller that started it: what it needs to make the source again."""
+    """A run as it is stored. `request` belongs to the caller that started it: its data for making the source again."""
 
     id: str
     owner: str = ""
@@ -57,9 +57,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     request: dict[str, Any] = {}
     queue_number: int | None = None
     ahead: bool = False
-    """It was queued to interrupt, and starts before those that were not."""
+    """True for a run that was queued to interrupt: it starts before the other queued runs."""
     input: tuple[Message, ...] = ()
-    """The messages of a queued run: they enter the session when it starts."""
+    """The messages of a queued run. They are added to the session when it starts."""
     seq: int = 0
     oldest: int = 1
     created_at: float = 0.0
@@ -68,11 +68,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     settlement: AnySettlement | None = None
     payer: Payer = Payer()
     waits: bool = False
-    """It waits for a person."""
+    """True while the run waits for a person."""
 
 
 class Idempotency(msgspec.Struct, frozen=True):
-    """A caller's promise that two requests with the same key are one. `digest` stands for the request's body."""
+    """An idempotency key: two requests of an owner with the same key are one. `digest` is that of the request body."""
 
     owner: str
     key: str
@@ -80,9 +80,9 @@ class Idempotency(msgspec.Struct, frozen=True):
 
 
 def caller_key(owner: str, key: str) -> Idempotency:
-    """Return the idempotency of a run that is started by a program under a key of its own.
+    """Return the idempotency key of a run that a program starts under its own key.
 
-    The line break keeps it apart from the Idempotency-Key of an HTTP request, which has none.
+    Its line break keeps it apart from the Idempotency-Key of an HTTP request, which cannot contain one.
     """
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
         raise ValueError(f"a run's key has 1 to {LONGEST_KEY} printable characters")
@@ -90,7 +90,7 @@ def caller_key(owner: str, key: str) -> Idempotency:
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Events of one run, the first of which has the number `first`."""
+    """Events of one run. `first` is the seq of the first one."""
 
     run_id: str
     epoch: int
@@ -106,7 +106,7 @@ LogEnd = int | Refusal
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
-    """One thing that happened in a session: `message.added`, `run.queued`, `run.started`, `run.settled`, ..."""
+    """One change in a session: `message.added`, `run.queued`, `run.started`, `run.settled`, ..."""
 
     n: int
     type: str
@@ -114,7 +114,7 @@ class FeedEntry(msgspec.Struct, frozen=True):
 
 
 class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and everything that a view of it shows, all of one moment."""
+    """A session and everything that a view of it shows, from one snapshot."""
 
     session: Session
     messages: list[Message]
@@ -123,7 +123,7 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the run that is running."""
     queued: list[RunRecord]
     feed_end: int
-    """The number of the newest feed entry: what the view does not show yet comes after it."""
+    """The number of the newest feed entry. Changes that are not in this snapshot have higher numbers."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
     message_id: str
     excerpt: tuple[tuple[str, bool], ...]
-    """The sentence in pieces, each with whether it is a word that was looked for."""
+    """The sentence in pieces. The flag of a piece is True if it is a word of the query."""
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,9 +143,9 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What a feature stores as a whole: a comparison, a batch, a webhook. The store does not read `body`.
+    """A record of a feature: a comparison, a batch, a webhook. The store does not interpret `body`.
 
-    `version` counts its changes from 1. The store sets it; a caller that changes a document names the version that it
+    `version` counts its changes from 1. The store sets it; a caller that changes a document passes the version that it
     has read.
     """
 
@@ -161,8 +161,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
-    Every method is one transaction: all of it happens or nothing. A method that fails to reach its medium raises
-    `StoreUnavailable`, and the caller cannot tell whether it happened: so each write can be repeated without harm.
+    Every method is one transaction: it takes effect as a whole or not at all. If the medium cannot be reached, a method
+    raises `StoreUnavailable`. Then the caller does not know whether it took effect, so every write can be repeated.
     Acknowledged writes survive a power cut; `append` survives `kill -9`.
     """
 
@@ -183,36 +183,36 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         In a session: `input` is added after `parent` (an edit or regenerate names an older message; None is the
         very beginning), the record's `parent_id` becomes the last message it answers, and the session's head moves
         there. `expect_head` other than HEAD must be the head's id, otherwise `StaleView`. If another run is
-        running or queued in the session: `SessionBusy` with the running (or else the first queued) run's id; with
-        `if_busy="queue"` the record is kept as `queued` with its input and the next `queue_number` (1, 2, ... for
-        each session, never used twice). With `"interrupt"` it passes the queued runs: only a running run and one that
-        is queued `ahead` count as busy, and then it is queued `ahead`: after those that are, before all others. It
-        keeps its owner, which starts it.
-        A known idempotency key returns the record it made the first time (`IdempotencyConflict` for another digest),
-        and so does the id of a run that exists already. `SessionNotFound` if there is no such session.
+        running or queued in the session: `SessionBusy` with the id of the running (or else the first queued) run. With
+        `if_busy="queue"` the record is instead stored as `queued`, with its input and the next `queue_number` (1, 2,
+        ... for each session, never used twice). With `"interrupt"` it passes the queued runs: only a running run and
+        one that is queued `ahead` count as busy. Then it is queued `ahead`: after the others that are, before the rest.
+        It keeps its owner, which starts it.
+        A known idempotency key returns the record of its first request (`IdempotencyConflict` for another digest),
+        and the id of an existing run returns that run. `SessionNotFound` if there is no such session.
         A session without a title gets one from the first user message.
         Feed: `message.added` for each input message, then `run.started`, or `run.queued`.
         """
         ...
 
     async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
-        """Return the run that a key has started, or None; `IdempotencyConflict` for another digest."""
+        """Return the run that an idempotency key has started, or None. `IdempotencyConflict` for another digest."""
         ...
 
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
-        """Make the first queued run of a session the running one, and return it; its input enters the session.
+        """Make the first queued run of a session the running one, and return it. Its input is added to the session.
 
-        None if nothing is queued, if another run is running, if the session is gone, or if the first one interrupts
-        and its own node lives.
+        None if no run is queued, if another run is running, if the session was deleted, or if the first one is `ahead`
+        and belongs to another live node: that node starts it.
         Feed: as for a run that starts at once.
         """
         ...
 
     async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
-        """Add events to logs, in one group commit, and return where each log ends then, or why it was refused.
+        """Add events to logs, in one group commit. Return the last seq of each log, or why the append was refused.
 
-        A log that ends before `first - 1` is left as it is: it was rolled back, and its owner has to send the rest
-        again. Repeating an append that had happened changes nothing and returns the same.
+        A log that ends before `first - 1` is not changed: it was rolled back, and its owner has to send the missing
+        events again. Repeating an append changes nothing and returns the same.
         """
         ...
 
@@ -228,18 +228,17 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     ) -> AnySettlement | None:
         """Record how a run ended, as event `seq`, with the message it leaves: compare-and-set.
 
-        Returns the settlement that stands: this one, or the one that was there first. None if another epoch owns
-        the run, or if it is gone. `LogBehind` if the log does not end at `seq - 1`. The message enters the session
-        after the run's `parent_id`, and becomes the head if the head is still that parent. If the message is that
-        parent itself, the run has continued it: it keeps its place and takes the new content. Queued runs
-        are settled by `drop_queued`.
-        Feed: `message.added` (or `message.changed`) if there is one, then `run.settled`.
-        What the run has used becomes its charge, in the same transaction.
+        Returns the settlement that is stored: this one, or an earlier one. None if the run has another epoch, or was
+        deleted. `LogBehind` if the log does not end at `seq - 1`. The message is added to the session after the run's
+        `parent_id`, and becomes the head if the head is still that parent. If the message has the id of that parent,
+        the run has continued it: it keeps its place and gets the new content. Queued runs are settled by `drop_queued`.
+        Feed: `message.added` (or `message.changed`) if there is a message, then `run.settled`.
+        The run's usage becomes its charge, in the same transaction.
         """
         ...
 
     async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
-        """Note that a running run waits for a person, or no longer. Another epoch changes nothing."""
+        """Record whether a running run waits for a person. A call with another epoch changes nothing."""
         ...
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -256,10 +255,10 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         before: str | None = None,
         limit: int = 50,
     ) -> list[RunRecord]:
-        """Return runs, the newest first; `prefix` is the beginning of their ids, `before` the id to go on from.
+        """Return a page of runs, the newest first. `prefix` is that of their ids, `before` the id to continue after.
 
-        A page has at most `limit` runs, and may have fewer: after its first run it holds no more than about
-        `PAGE_BYTES`. Only an empty page is the end.
+        A page has at most `limit` runs, and may have fewer: besides its first run it has at most about `PAGE_BYTES`.
+        Only an empty page is the end.
         """
         ...
 
@@ -271,11 +270,11 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def read_times(self, run_id: str) -> list[tuple[int, float]]:
-        """Return when a run's events came: the last seq of each append, and its `at`. What was trimmed has no time."""
+        """Return the times of a run's events: the last seq of each append, and its `at`. Trimmed events have none."""
         ...
 
     async def trim_logs(self, settled_before: float) -> int:
-        """Forget the events of runs that settled before a time; the settlement stays as the log's last event.
+        """Delete the events of runs that settled before a time. The settlement stays as the log's last event.
 
         Returns how many runs it trimmed.
         """
@@ -284,7 +283,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     async def delete_run(self, run_id: str) -> bool:
         """Delete a settled run that belongs to no session, with its log and its idempotency key.
 
-        False if it does not exist, has not settled, or belongs to a session: that one is deleted as a whole.
+        False if it does not exist, has not settled, or belongs to a session: a session is deleted as a whole.
         """
         ...
 
@@ -293,12 +292,12 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     ) -> int:
         """Delete the runs outside of sessions that settled before a time, with their logs and idempotency keys.
 
-        `of` are their owners; None for all, besides some. Returns how many were deleted.
+        `of` are their owners; None for all but those in `besides`. Returns how many were deleted.
         """
         ...
 
     async def forget_idempotency(self, settled_before: float) -> int:
-        """Forget the idempotency keys of runs that settled before a time; the runs stay. Returns how many."""
+        """Delete the idempotency keys of runs that settled before a time. The runs stay. Returns the number of keys."""
         ...
 
     # the queue of a session
@@ -308,13 +307,13 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
-        """Change what a queued run will say; None if it is no longer queued. Feed: `queue.changed`."""
+        """Change the input of a queued run. None if it is no longer queued. Feed: `queue.changed`."""
         ...
 
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
-        """Settle a queued run that has not started, without a trace in the transcript.
+        """Settle a queued run that has not started. No message is added to the session.
 
-        Returns the record as it then stands; None if it is not queued (any more). Its log holds one event, the
+        Returns the changed record; None if the run is not queued, or no longer. Its log has one event, the
         settlement. Feed: `run.settled`.
         """
         ...
@@ -326,7 +325,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     # sessions
 
     async def create_session(self, session: Session) -> Session:
-        """Add a session. One with the same id and owner is returned as it is; with another owner `SessionNotFound`."""
+        """Add a session. An existing one with the same id and owner is returned; of another owner `SessionNotFound`."""
         ...
 
     async def get_session(self, session_id: str) -> Session | None:
@@ -334,9 +333,9 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def open_session(self, session_id: str) -> OpenedSession | None:
-        """Return a session with its messages, its runs in progress and its place in the feed; None if there is none.
+        """Return a session with its messages, its runs in progress and the end of its feed; None if it does not exist.
 
-        One snapshot: a reader who takes this view and then every feed entry after `feed_end` misses nothing.
+        It is one snapshot: together with every feed entry after `feed_end`, a reader misses no change.
         """
         ...
 
@@ -345,24 +344,23 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     ) -> list[Session]:
         """Return an owner's sessions of the kind "chat": pinned ones first, then the ones changed last.
 
-        `prefix` is the beginning of their ids.
-        `query` looks for words (or their beginnings) in titles and messages. `before` is the id of the last session
-        of the page before.
+        `prefix` is that of their ids. `query` are words, or prefixes of words, in titles and messages. `before` is the
+        id of the last session of the page before.
 
-        They come without `system` and `params`, which can be long: None and {} stand in their place.
+        `system` and `params` can be long, and are left out: they are None and {}.
         """
         ...
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
-        """Return a message with the words of a query for each session, as far as a message has one of them.
+        """Return the message that matches a query best, by session. Sessions without a matching message are left out.
 
-        It is the first message that has all words, or else one that has as many as the store finds at little cost. A
-        session whose title alone has the words is left out, and so is each for a query without words.
+        It is the first message with all words of the query, or else one with as many as the store finds at little cost.
+        Titles do not count. A query without words matches nothing.
         """
         ...
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
-        """Change `title`, `model`, `system`, `params`, `pinned` or `head_id`; None if it is gone.
+        """Change `title`, `model`, `system`, `params`, `pinned` or `head_id`. None if the session does not exist.
 
         Feed: `session.changed` with the changes.
         """
@@ -380,35 +378,35 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def messages(self, session_id: str) -> list[Message]:
-        """Return every message of a session, the siblings too, in the order in which they were added."""
+        """Return every message of a session, including siblings, in the order in which they were added."""
         ...
 
     async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
-        """Return pictures of a session by their hashes: those that its messages, or its queued runs, have or had.
+        """Return pictures of a session by their hashes: those that its messages or queued runs contain or contained.
 
-        `create_run`, `change_queued` and `copy_session` keep each picture that a message has as a data URL, and put a
-        reference in its place (`holdfast.store.files`). A reference to a picture that the session has not is
-        refused with `BadRequest`.
+        `create_run`, `change_queued` and `copy_session` store each picture that is in a message as a data URL, and put
+        a reference in its place (`holdfast.store.files`). `BadRequest` for a reference to a picture that the session
+        does not have.
         """
         ...
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
-        """Return what happened in a session after entry `after`: entries are numbered 1, 2, ... without gaps."""
+        """Return the feed entries of a session after entry `after`. They are numbered 1, 2, ... without gaps."""
         ...
 
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document, and return it with its new version: compare-and-set.
+        """Store a document, and return it with its new version: compare-and-set.
 
         `expected_version` is the one that the caller has read; None or 0 for a new document. `StaleDocument` if another
-        version is stored, or the owner is another. The time of the creation never changes.
-        Repeating a put that had happened changes nothing and returns what is stored.
+        version is stored, or the owner is another. The time of creation never changes.
+        Repeating a put changes nothing and returns the stored document.
         """
         ...
 
     async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
-        """Keep documents, all of them or none: each as `put_document` does, with the version that is expected of it."""
+        """Store documents, all or none: each as `put_document` does, with its expected version."""
         ...
 
     async def get_document(self, kind: str, id: str) -> Document | None:
@@ -418,20 +416,20 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> list[Document]:
-        """Return documents of a kind, those added last first; `before` is the id to go on from.
+        """Return a page of documents of a kind, the last added first. `before` is the last id of the page before.
 
-        Pages are limited as those of `list_runs`. Only an empty page is the end.
+        Pages are limited like those of `list_runs`. Only an empty page is the end.
         """
         ...
 
     async def documents_of(
         self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20
     ) -> Sequence[Document]:
-        """Return documents of an owner, of every kind, by kind and id; `after` has those of the last one seen."""
+        """Return documents of an owner, of every kind, by kind and id. `after` is that of the last one seen."""
         ...
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document; False if it did not exist."""
+        """Delete a document; False if it did not exist."""
         ...
 
     # API keys
@@ -439,65 +437,65 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
     async def add_key(self, key: KeyRecord) -> KeyRecord:
         """Add an API key. `KeyExists` if a key of the same owner that is not revoked has the same name.
 
-        A known id changes nothing: the key is returned as it is stored, which may be revoked.
+        A known id changes nothing: the stored key is returned, which may be revoked.
         """
         ...
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
-        """Revoke a key and return it; None if no key in force has the id."""
+        """Revoke a key and return it; None if no active key has the id."""
         ...
 
     async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change what a key is limited to, and return it; None if no key in force has the id."""
+        """Change the limits of a key, and return it; None if no active key has the id."""
         ...
 
     async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
-        """Return the API keys in the order in which they were added, revoked ones too.
+        """Return the API keys, including revoked ones, in the order in which they were added.
 
-        `after` leaves out those that have not changed since `key_changes` was that number; `account` those of others.
+        With `after`, only keys that have changed since `key_changes` was that number; with `account`, only its keys.
         """
         ...
 
     async def key_changes(self) -> int:
         """Return a number that grows whenever a key is added, changed or revoked, by this process or another.
 
-        It is cheap to ask for. Another process may change keys while this one has the store open.
+        This is a cheap read, to notice changes by another process that has the store open.
         """
         ...
 
     async def keys_used(self, ids: Sequence[str], now: float) -> None:
-        """Note when keys were used last. This is no change of the keys."""
+        """Record the time of the last use of keys. This does not count as a change of the keys."""
         ...
 
-    # what runs use
+    # usage and budgets
 
     async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
-        """Share out budgets: all that runs hold together is never more than a budget, whichever nodes ask at once."""
+        """Share out budgets. The sum that all runs hold never exceeds a budget, even if several nodes draw at once."""
         ...
 
     async def charge(self, charges: Sequence[Charge], now: float) -> None:
-        """Note what runs have used in all that are not stored. Each counts once, however often it is noted."""
+        """Record the total usage of runs that are not stored. Each run counts once, even if the call is repeated."""
         ...
 
     async def drop_charge(self, id: str) -> None:
-        """Forget the charge of a run that has not started."""
+        """Delete the charge of a run that has not started."""
         ...
 
     async def fold_charges(self, before: float, now: float) -> int:
-        """Add the charges that ended before a time to the sums of their days, and return how many there were.
+        """Add the charges that ended before a time to the sums of their days, and return their number.
 
-        A charge of a node that is gone, and that no other node will settle, ends with all that its run held.
+        If the node of a charge is dead and no other node will settle its run, all that the run held counts as used.
         """
         ...
 
     async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
-        """Return what was used on some days, by owner, key and model: the newest day first."""
+        """Return the usage of some days by owner, key and model, the newest day first."""
         ...
 
     async def stored_bytes(self, owner: str) -> int:
-        """Return the size of an owner's messages and pictures."""
+        """Return the size of an owner's messages and pictures, in bytes."""
         ...
 
     async def close(self) -> None:
-        """Finish the calls that are under way, and close the medium."""
+        """Finish the calls in progress, and close the medium."""
         ...

@@ -1,4 +1,4 @@
-"""Copies everything that a SQL store has to another one, and compares the two."""
+"""Copies all data of a SQL store to another one, and compares the two."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .sqlite.file import locate
 from .sqlite.transfer import SqliteTables
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many rows are done, and how many there are."""
+"""Called with the name of the step, the number of rows done, and their total."""
 
 
 class CopyRefused(HoldfastError):
-    """A store cannot be copied from here to there."""
+    """A store cannot be copied to this target."""
 
     code = "copy_refused"
     status = 409
 
 
 async def copy_store(source_url: str, target_url: str, progress: Progress) -> int:
-    """Copy a store to one that is empty, and return how many rows it has. Repeated after a failure, it continues."""
+    """Copy a store to an empty one, and return the number of its rows. Repeated after a failure, it continues."""
     source = await open_tables(source_url, must_exist=True)
     try:
         target = await open_tables(target_url)
@@ -38,7 +38,7 @@ async def copy_store(source_url: str, target_url: str, progress: Progress) -> in
 
 
 async def open_tables(url: str, *, must_exist: bool = False) -> Tables:
-    """Open a database to copy from or to: `sqlite:PATH` or `postgresql://…`. It is made if there is none and may be."""
+    """Open a database to copy from or to: `sqlite:PATH` or `postgresql://…`. Creates it, unless `must_exist`."""
     if is_postgres(url):
         try:
             module: Any = importlib.import_module("holdfast.store.postgres.transfer")
@@ -81,7 +81,7 @@ async def _check(source: Tables, target: Tables) -> None:
 
 async def _copy_table(source: Tables, target: Tables, table: Table, progress: Progress) -> None:
     total, done = await source.count(table), await target.count(table)
-    numbered = table.name != "idempotency"  # texts may sort differently in two databases: then all are looked at
+    numbered = table.name != "idempotency"  # texts may sort differently in two databases: then all rows are compared
     after = await target.last_key(table) if numbered else None
     while rows := await source.read(table, after):
         await target.add(table, rows)

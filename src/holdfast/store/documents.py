@@ -1,7 +1,7 @@
-"""Documents with bodies of one type: read, changed by compare-and-set, listed; and what was made with which key.
+"""Documents with bodies of one type: read, changed by compare-and-set, listed. Also the idempotency keys of features.
 
-A feature that keeps something (comparisons, batches, grants, webhooks) keeps it with `Documents`. It has no loop around
-`StaleDocument` itself.
+A feature with records of its own (comparisons, batches, grants, webhooks) stores them with `Documents`, which has the
+loop around `StaleDocument`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from . import Document, Idempotency
 T = TypeVar("T")
 
 PAGE = 200
-"""Documents that are read at a time when all of a kind are read."""
+"""Number of documents in one read when all of a kind are read."""
 
 
 class DocumentStore(Protocol):
     """The methods of a store that documents need."""
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document: compare-and-set."""
+        """Store a document: compare-and-set."""
         ...
 
     async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Sequence[Document]:
-        """Keep documents, all of them or none."""
+        """Store documents, all or none."""
         ...
 
     async def get_document(self, kind: str, id: str) -> Document | None:
@@ -44,11 +44,11 @@ class DocumentStore(Protocol):
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> Sequence[Document]:
-        """Return documents of a kind, those added last first."""
+        """Return documents of a kind, the last added first."""
         ...
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document."""
+        """Delete a document."""
         ...
 
 
@@ -73,7 +73,7 @@ class Documents(Generic[T]):
         self._now = now
 
     async def get(self, id: str, *, owner: str | None = None) -> Stored[T] | None:
-        """Return a document; None if it does not exist, or belongs to another owner than the one that is named."""
+        """Return a document; None if it does not exist, or does not belong to `owner`."""
         document = await self._store.get_document(self._kind, id)
         if document is None or owner not in (None, document.owner):
             return None
@@ -84,7 +84,7 @@ class Documents(Generic[T]):
     ) -> Stored[T]:
         """Create a document, or replace the version that the caller has read. `StaleDocument` if another is stored.
 
-        `at` is the time of the change. A repeated call must name the same time to be recognised as repeated.
+        `at` is the time of the change. A repeated call is recognised only if it has the same time.
         """
         changed = self._document(id, body, owner, self._now() if at is None else at)
         return self._stored(await self._store.put_document(changed, version))
@@ -100,7 +100,7 @@ class Documents(Generic[T]):
         )
 
     async def get_or_create(self, id: str, body: T, *, owner: str = "") -> Stored[T]:
-        """Return the document with this id. If there is none, create it: of two that do so at once, one does."""
+        """Return the document with this id; create it if there is none. Of two concurrent calls, one creates it."""
         while (found := await self.get(id)) is None:
             with suppress(StaleDocument):
                 return await self.put(id, body, owner=owner)
@@ -109,10 +109,10 @@ class Documents(Generic[T]):
     async def change(
         self, id: str, change: Callable[[T], Awaitable[T]], *, owner: str | None = None
     ) -> Stored[T] | None:
-        """Replace a document's body by what `change` makes of it; None if there is no such document.
+        """Replace a document's body by the result of `change`; None if there is no such document.
 
-        `change` is called again with the new body if another change was faster. If it returns the body that it was
-        given, nothing is written.
+        If the document was changed meanwhile, `change` is called again with the new body. If it returns the same body
+        object, nothing is written.
         """
         while (known := await self.get(id, owner=owner)) is not None:
             after = await change(known.body)
@@ -125,9 +125,9 @@ class Documents(Generic[T]):
     async def change_alone(
         self, id: str, change: Callable[[T], Awaitable[T]], *, among: DocumentGuard
     ) -> Stored[T] | None:
-        """Change a document as `change` does, and no other one that is changed with the same guard meanwhile.
+        """Change a document like `change`, and retry if another document was changed with the same guard meanwhile.
 
-        So what `change` has seen of the other ones still holds when its result is stored.
+        So what `change` has read of the other documents still holds when its result is stored.
         """
         while True:
             seen = await among.version()
@@ -141,7 +141,7 @@ class Documents(Generic[T]):
                 return self._stored((await self._store.put_documents([put, among.next(seen)]))[0])
 
     async def exchange(self, id: str, body: T, *, owner: str = "") -> Stored[T] | None:
-        """Store a body whatever is stored now, and return the document that it replaces."""
+        """Store a body unconditionally, and return the document that it replaces."""
         while True:
             known = await self.get(id)
             with suppress(StaleDocument):
@@ -154,9 +154,9 @@ class Documents(Generic[T]):
         return [self._stored(document) for document in page]
 
     async def all(self, *, owner: str | None = None, retry: Retry | None = None) -> AsyncGenerator[Stored[T]]:
-        """Yield every document, the newest first. With `retry`, wait for a store that is away."""
+        """Yield every document, the newest first. With `retry`, wait for a store that is not reachable."""
         before: str | None = None
-        while page := await _asked(partial(self.page, owner=owner, before=before), retry):
+        while page := await _call(partial(self.page, owner=owner, before=before), retry):
             for stored in page:
                 yield stored
             before = page[-1].id
@@ -171,40 +171,40 @@ class Documents(Generic[T]):
 
 
 class DocumentGuard:
-    """A document that is replaced together with each of several others: of two changes at once one is repeated."""
+    """A document that is replaced together with each of several others. So of two concurrent changes one is retried."""
 
     def __init__(self, store: DocumentStore, name: str) -> None:
         self._store = store
         self._name = name
 
     async def version(self) -> int:
-        """Return how often it was replaced."""
+        """Return its version: how often it was replaced."""
         found = await self._store.get_document(_GUARD, self._name)
         return 0 if found is None else found.version
 
     def next(self, seen: int) -> tuple[Document, int]:
-        """Return what replaces it, if it is still as it was seen. No two are alike, so that none passes for another."""
+        """Return its replacement, and the version that it must have. The body is unique: a put is no repetition."""
         return Document(kind=_GUARD, id=self._name, body={"change": new_id("chg")}), seen
 
 
 _GUARD = "guard"
 
 
-async def _asked(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:
+async def _call(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:
     return await (ask() if retry is None else retry(ask))
 
 
 class KeyUse(msgspec.Struct, frozen=True):
-    """What an idempotency key stands for: the digest of its request, and the id of what that request made."""
+    """The use of an idempotency key: the digest of its request, and the id of the object that the request made."""
 
     digest: str
     made: str
 
 
 class IdempotencyKeys:
-    """The idempotency keys of one kind of things that are kept as documents.
+    """The idempotency keys of one kind of objects that are stored as documents.
 
-    A key is stored before the thing that it makes. If the server ends between the two, a repeated request finds the id.
+    A key is stored before its object. If the server ends between the two, a repeated request finds the id.
     """
 
     def __init__(self, store: DocumentStore, kind: str, *, now: Callable[[], float] = time.time) -> None:
@@ -212,16 +212,16 @@ class IdempotencyKeys:
 
     @staticmethod
     def id_of(key: Idempotency) -> str:
-        """Return the id of a key's document. The thing that was made names it, to delete both."""
+        """Return the id of a key's document. The object refers to it, so that both can be deleted."""
         return hashlib.sha256(f"{key.owner}\n{key.key}".encode()).hexdigest()
 
     async def find(self, key: Idempotency) -> str | None:
-        """Return the id of what was made with a key. `IdempotencyConflict` if it was for another request."""
+        """Return the id of the object that a key has made. `IdempotencyConflict` if it was for another request."""
         stored = await self._uses.get(self.id_of(key))
         return None if stored is None else _made_for(key, stored.body)
 
     async def claim(self, key: Idempotency, id: str) -> str:
-        """Return the id that a key stands for: the given one, unless the key was used before."""
+        """Return the id of a key's object: the given one, unless the key was used before."""
         stored = await self._uses.get_or_create(self.id_of(key), KeyUse(key.digest, id), owner=key.owner)
         return _made_for(key, stored.body)
 
@@ -231,7 +231,7 @@ class IdempotencyKeys:
             await self._uses.delete(id)
 
     async def forget(self, key_id: str, made: str) -> None:
-        """Delete a key that stands for this id. A key that stands for another one is kept."""
+        """Delete a key if its object has this id."""
         stored = await self._uses.get(key_id)
         if stored is not None and stored.body.made == made:
             await self._uses.delete(key_id)

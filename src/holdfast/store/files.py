@@ -20,7 +20,7 @@ from ..history import Message
 from . import Store, StoredFile
 
 REFERENCE = "holdfast-file:"
-"""Stands in the URL of a picture, before the SHA-256 of the file that has its bytes."""
+"""Prefix of a picture's URL, before the SHA-256 of its file."""
 
 _BASE64 = ";base64,"
 _BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
@@ -29,7 +29,7 @@ _BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
     "image/gif": (b"GIF87a", b"GIF89a"),
     "image/webp": (b"RIFF",),
 }
-"""How a file of each type begins. Other types, such as SVG, which can hold scripts, stay in their message."""
+"""The first bytes of a file of each type. Other types stay in their message, such as SVG, which can contain scripts."""
 
 
 class Parted(NamedTuple):
@@ -55,7 +55,7 @@ def take_out(messages: Sequence[Message]) -> Parted:
 
 
 async def parted(messages: Sequence[Message]) -> Parted:
-    """Take the pictures out of messages: in a thread, since a photo takes longer than the loop may wait."""
+    """Take the pictures out of messages: in a thread, as the base64 of a photo would block the event loop."""
     return await asyncio.to_thread(take_out, messages) if has_pictures(messages) else take_out(messages)
 
 
@@ -77,29 +77,29 @@ def referred_to(messages: Sequence[Message]) -> list[str]:
 
 
 def refuse_unknown(messages: Sequence[Message], known: Container[str]) -> None:
-    """A message refers to files of its own session only, so that a hash is no key to a picture of somebody else."""
+    """Refuse a reference to a file of another session: a hash must not give access to the pictures of others."""
     for sha256 in referred_to(messages):
         if sha256 not in known:
             raise BadRequest(f"The chat has no picture {sha256[:64]!r}. Send the picture itself, as a data URL.")
 
 
 async def check_references(store: Store, session_id: str, messages: Sequence[Message]) -> None:
-    """Refuse a reference to a picture that the session has not, before anything is made for the messages."""
+    """Refuse a reference to a picture that the session does not have, before anything is stored for the messages."""
     if named := referred_to(messages):
         refuse_unknown(messages, await store.read_files(session_id, named))
 
 
 async def with_pictures(store: Store, session_id: str, messages: Sequence[Message]) -> list[Message]:
     """Return messages of a session with their pictures as data URLs: for a model, an export, a copy."""
-    wanted = referred_to(messages)
-    if not wanted:
+    hashes = referred_to(messages)
+    if not hashes:
         return list(messages)
-    files = await store.read_files(session_id, wanted)
+    files = await store.read_files(session_id, hashes)
     return await asyncio.to_thread(put_back, messages, files)  # base64 of many megabytes
 
 
 def _as_file(url: str) -> StoredFile | None:
-    """Return the picture of a data URL; None if the same URL could not be made of it again, or if it is no picture."""
+    """Return the picture of a data URL; None if it is no picture, or the same URL could not be made from it again."""
     type, found, text = url.removeprefix("data:").partition(_BASE64)
     if not found or not url.startswith("data:") or type not in _BEGINNINGS:
         return None
@@ -123,7 +123,7 @@ def _urls(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _with_urls(message: Message, change: Callable[[str], str]) -> Message:
-    """Return a message with other URLs of its pictures; the same one if none changes."""
+    """Return a message with changed URLs of its pictures; the same object if none changes."""
     if not isinstance(message.content, list):
         return message
     content = [_with_url(part, change) for part in message.content]

@@ -1,6 +1,6 @@
-"""The folder of a database: its owner, and files in it that no other user can have planted.
+"""The folder of a database: its owner, and safe access to its files, which another user must not be able to plant.
 
-Files belong to the owner of their folder, also when root makes them: a command that an administrator runs must not
+Files belong to the owner of their folder, even if root creates them: a command that an administrator runs must not
 leave a file that the server cannot read.
 """
 
@@ -22,14 +22,14 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class FolderNotSafe(HoldfastError):
-    """Another user could change what is in the data folder."""
+    """Another user could change the contents of the data folder."""
 
     code = "data_folder_not_safe"
     status = 503
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for its owner only, with its parents. What root makes belongs to the owner of the place."""
+    """Create a private folder, with its parents. If root creates it, it belongs to the owner of the parent folder."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for place in reversed(missing):
@@ -43,7 +43,7 @@ def check_folder(folder: Path, *, guest: bool = False) -> None:
     A `guest` is a command that root runs for the folder's owner. A server must have a folder of its own, or root's.
     """
     if sys.platform == "win32":
-        return  # which has other rights than these
+        return  # Windows has access control lists instead of these permissions
     about, user = os.stat(folder), os.geteuid()
     if about.st_uid not in (user, 0) and not (guest and user == 0):
         owner, us = user_name(about.st_uid), user_name(user)
@@ -59,13 +59,13 @@ def check_folder(folder: Path, *, guest: bool = False) -> None:
 
 
 def who_else(path: Path) -> str | None:
-    """Return who besides the user and root can write to a file or folder, as a clause; None if nobody can."""
+    """Return, as a clause, why users besides this one and root can write to a file or folder; None if they cannot."""
     if sys.platform == "win32":
-        return None  # there the modes of files say nothing of their access control lists
+        return None  # Windows has access control lists, which file modes do not show
     try:
         about = path.stat()
     except OSError:
-        return None  # reading it says what is wrong
+        return None  # reading the file raises the error
     if about.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to another user ({user_name(about.st_uid)})"
     if _others_can_write(about):
@@ -80,7 +80,7 @@ def _others_can_write(about: os.stat_result) -> bool:
 
 
 def _is_private(group: int, user: int) -> bool:
-    """True for root's group, and for a group that holds its user alone, as Linux distributions make them."""
+    """True for root's group, and for a group whose only member is the user, as Linux distributions create them."""
     if sys.platform == "win32" or group == 0:
         return True
     try:
@@ -93,7 +93,7 @@ def _is_private(group: int, user: int) -> bool:
 def open_file(path: Path, flags: int) -> int:
     """Open a file of the folder and return its descriptor; a new one is for the folder's owner only.
 
-    A link is not followed: it could lead to a file that this process may write, and who made the link may not.
+    A link is not followed: it could lead to a file that this process may write, but the link's creator may not.
     """
     try:
         file = os.open(path, flags | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600)
@@ -114,7 +114,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return what a file of the folder holds; None if it does not exist. A link is not followed."""
+    """Return the contents of a file of the folder; None if it does not exist. A link is not followed."""
     try:
         check_file(path)
         with open(os.open(path, os.O_RDONLY | _NO_LINKS), "rb") as file:
@@ -125,7 +125,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no plain file, or belongs to another user than the folder's owner, root or this process."""
+    """Refuse anything but a plain file that belongs to the folder's owner, root or this process."""
     _check(os.lstat(path), path)
 
 
@@ -141,7 +141,7 @@ def _check(about: os.stat_result, path: Path) -> None:
 
 
 def _owner_to_keep(folder: Path) -> tuple[int, int] | None:
-    """Return the user and group that root's files in a folder have to belong to; None if nothing has to change."""
+    """Return the user and group that files of root in a folder must get; None if no change is needed."""
     if sys.platform == "win32" or os.geteuid() != 0:
         return None
     about = os.stat(folder)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-Hear = Callable[[str, str], None]
-"""Called with the topic and the id of a hint."""
+from .nodes import OnHint
 
 
 class Hints:
-    """Calls those who listen, in the next turn of the loop."""
+    """Calls the listeners, in the next iteration of the event loop."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, Hear] = {}
+        self._listeners: dict[str, OnHint] = {}
 
-    def listen(self, keeper: str, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with each hint for a node, until the returned function is called."""
-        self._listeners[keeper] = hear
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+        """Call `on_hint` with each hint for a node, until the returned function is called."""
+        self._listeners[keeper] = on_hint
 
         def end() -> None:
             self._listeners.pop(keeper, None)
@@ -26,6 +25,6 @@ class Hints:
 
     def send(self, topic: str, ids: Sequence[str], to: str) -> None:
         """Wake a node, or all of them."""
-        for keeper, hear in self._listeners.items():
+        for keeper, on_hint in self._listeners.items():
             for id in ids if to in ("", keeper) else ():
-                asyncio.get_running_loop().call_soon(hear, topic, id)
+                asyncio.get_running_loop().call_soon(on_hint, topic, id)

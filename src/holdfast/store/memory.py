@@ -40,7 +40,7 @@ from .people.audit import MemoryAudit
 
 
 class _Session:
-    """A session and everything that goes when it is deleted."""
+    """A session and everything that is deleted with it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -78,12 +78,12 @@ class _Session:
     def touch(self, now: float) -> None:
         self.change(updated_at=max(self.session.updated_at, now))
 
-    def tell(self, item: rules.FeedItem) -> None:
+    def add_entry(self, item: rules.FeedItem) -> None:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
 
 class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, MemoryAudit):
-    """Keeps everything in dicts, on the loop's own thread. No method ever suspends, so each is one transaction."""
+    """Stores everything in dicts, on the event loop's thread. No method ever suspends, so each is one transaction."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         MemoryNodes.__init__(self, clock)
@@ -94,7 +94,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         self._sessions: dict[str, _Session] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
 
-    # what an owner has
+    # the data of an owner
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
         """Return the ids of an owner's sessions of every kind."""
@@ -111,7 +111,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return [(session.id, session.owner) for session in old[:limit]]
 
     async def forget_words(self, *, begin: bool) -> bool:
-        """Do nothing: words go with their session."""
+        """Do nothing: words are deleted with their session."""
         return False
 
     # runs
@@ -178,26 +178,26 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
     def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
         run.record = replace(run.record, queue_number=session.last_queue_number, input=tuple(input))
-        session.tell(rules.queued_entry(run.record))
+        session.add_entry(rules.queued_entry(run.record))
         return run.record
 
     def _begin(
         self, session: _Session, run: StoredRun, input: Sequence[Message], *, keeper: str, at: float | None
     ) -> RunRecord:
-        """Let a run start: what it answers enters the session, and the head moves there."""
+        """Start a run: add its input to the session, and move the head there."""
         parent_id = rules.resolve_parent(run.parent, session.session.head_id)
         messages = rules.chained(input, parent_id)
         head = messages[-1].id if messages else parent_id
         run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
         for message in messages:
             session.add(message)
-            session.tell(rules.added(message))
+            session.add_entry(rules.added(message))
         session.change(head_id=head, title=rules.title_for(session.session.title, messages))
-        session.tell(rules.started(run.record))
+        session.add_entry(rules.started(run.record))
         return run.record
 
     async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
-        """Return the run that a key has started."""
+        """Return the run that an idempotency key has started."""
         found = self._repeated(idempotency)
         return None if found is None else found.record
 
@@ -267,7 +267,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         self._end_charge(rules.charge_of(run.record, settlement), now)
         self._end(run, settlement, now)
         if session is not None:
-            session.tell(rules.settled_entry(run_id, settlement, message))
+            session.add_entry(rules.settled_entry(run_id, settlement, message))
         return settlement
 
     def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
@@ -275,13 +275,13 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         if message is not None and message.id == run.parent_id:
             message = rules.continued(session.messages[message.id], message)
             session.add(message)
-            session.tell(rules.went_on(message))
+            session.add_entry(rules.went_on(message))
             return
         if message is None or message.id in session.messages:
             return
         message = replace(message, parent_id=run.parent_id)
         session.add(message)
-        session.tell(rules.added(message))
+        session.add_entry(rules.added(message))
         if session.session.head_id == run.parent_id:
             session.change(head_id=message.id)
 
@@ -292,7 +292,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
 
     async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
-        """Note whether a running run waits for a person."""
+        """Record whether a running run waits for a person."""
         if (run := self._writable(run_id, epoch)) is not None:
             run.record = replace(run.record, waits=waits)
 
@@ -332,12 +332,12 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return run.events[start : start + limit]
 
     async def read_times(self, run_id: str) -> list[tuple[int, float]]:
-        """Return when a run's events came."""
+        """Return the times of a run's events."""
         run = self._runs.get(run_id)
         return list(run.times) if run is not None else []
 
     async def trim_logs(self, settled_before: float) -> int:
-        """Forget the events of runs that settled before a time."""
+        """Delete the events of runs that settled before a time."""
         due = [run for run in self._runs.values() if _is_due(run.record, settled_before)]
         for run in due:
             del run.events[:-1]
@@ -355,13 +355,13 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return True
 
     def _forget_key(self, run: StoredRun) -> None:
-        """Forget the key of a run. It may have been forgotten, and used for another run."""
+        """Delete the key of a run, unless it was deleted before and is now that of another run."""
         place = ("", "") if run.key is None else (run.key.owner, run.key.key)
         if self._keys.get(place, ("", ""))[1] == run.record.id:
             del self._keys[place]
 
     async def forget_idempotency(self, settled_before: float) -> int:
-        """Forget the idempotency keys of runs that settled before a time."""
+        """Delete the idempotency keys of runs that settled before a time."""
         ended = {it.record.id: it.record.settled_at for it in self._runs.values()}
         due = [key for key, (_, run) in self._keys.items() if (at := ended[run]) is not None and at < settled_before]
         for key in due:
@@ -384,7 +384,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return [] if session is None else [run.record for run in session.queued()]
 
     async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
-        """Change what a queued run will say."""
+        """Change the input of a queued run."""
         run = self._queued_run(run_id)
         if run is None:
             return None
@@ -395,7 +395,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             refuse_unknown(input, session.files.keys() | files.keys())
             session.files |= files
             run.record = replace(run.record, input=input)
-            session.tell(rules.queue_changed(run.record))
+            session.add_entry(rules.queue_changed(run.record))
         return run.record
 
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
@@ -405,7 +405,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             return None
         self._end(run, settlement, now)
         self._charges.pop(run_id, None)
-        self._sessions[run.record.session_id or ""].tell(rules.settled_entry(run_id, settlement, None))
+        self._sessions[run.record.session_id or ""].add_entry(rules.settled_entry(run_id, settlement, None))
         return run.record
 
     def _queued_run(self, run_id: str) -> StoredRun | None:
@@ -457,10 +457,10 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return [replace(it, system=None, params={}) for it in found[:limit]]
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
-        """Return a message with the words of a query for each session."""
+        """Return the message that matches a query best, by session."""
         sought = rules.sought(query)
         messages = {id: self._sessions[id].messages.values() for id in session_ids if id in self._sessions}
-        hits = {id: rules.best_hit(said, sought) for id, said in messages.items()}
+        hits = {id: rules.best_hit(listed, sought) for id, listed in messages.items()}
         return {id: hit for id, hit in hits.items() if hit is not None}
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
@@ -473,7 +473,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         if after != session.session:
             session.session = after
             session.touch(now)
-            session.tell(("session.changed", changes))
+            session.add_entry(("session.changed", changes))
         return session.session
 
     async def delete_session(self, session_id: str) -> bool:
@@ -524,7 +524,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return {sha256: known[sha256] for sha256 in hashes if sha256 in known}
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
-        """Return what happened in a session after entry `after`."""
+        """Return the feed entries of a session after entry `after`."""
         session = self._sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
 

@@ -1,4 +1,4 @@
-"""The documents and API keys of a store in memory, and what runs use."""
+"""The documents, API keys and usage of a store in memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class MemoryDocuments:
         self._documents: dict[tuple[str, str], Document] = {}
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document: compare-and-set."""
+        """Store a document: compare-and-set."""
         place = document.kind, document.id
         self._documents[place] = after = rules.after_put(document, self._documents.get(place), expected_version)
         return _copy(after)
 
     async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
-        """Keep documents, all of them or none."""
+        """Store documents, all or none."""
         before = dict(self._documents)
         try:
             return [await self.put_document(document, expected) for document, expected in puts]
@@ -43,14 +43,14 @@ class MemoryDocuments:
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> list[Document]:
-        """Return documents of a kind, those added last first."""
+        """Return documents of a kind, the last added first."""
         ofkind = [it for it in reversed(self._documents.values()) if it.kind == kind]
         if before is not None:
             ofkind = list(itertools.dropwhile(lambda it: it.id != before, ofkind))[1:]
         return [_copy(it) for it in ofkind if owner in (None, it.owner)][: max(limit, 0)]
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document."""
+        """Delete a document."""
         return self._documents.pop((kind, id), None) is not None
 
     async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
@@ -94,7 +94,7 @@ class MemoryKeys:
         return None if key is None else self._put(replace(key, revoked_at=now))
 
     async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change what a key is limited to."""
+        """Change the limits of a key."""
         key = self._in_force(id)
         return None if key is None else self._put(replace(key, details=details))
 
@@ -108,14 +108,14 @@ class MemoryKeys:
         return self._last_change
 
     async def forget_keys(self, account: str) -> int:
-        """Remove what revoked keys say about a person."""
+        """Remove the data about a person from revoked keys."""
         old = [key for key in self._api_keys.values() if key.account == account and key.revoked_at is not None]
         for key in old:
             self._put(replace(key, name="", owner="", account="", details=KeyDetails(), last_used_at=None))
         return len(old)
 
     async def keys_used(self, ids: Sequence[str], now: float) -> None:
-        """Note when keys were used last."""
+        """Record the time of the last use of keys."""
         for id in ids:
             if (key := self._api_keys.get(id)) is not None:
                 self._api_keys[id] = replace(key, last_used_at=now)
@@ -132,7 +132,7 @@ class MemoryKeys:
 
 
 class _Kept(NamedTuple):
-    """A charge as it is kept."""
+    """A charge as it is stored."""
 
     charge: Charge
     settled_at: float | None = None
@@ -152,7 +152,7 @@ class MemorySpending:
         self._charges: dict[str, _Kept] = {}
 
     async def delete_usage_of(self, owner: str) -> int:
-        """Delete what an owner has used."""
+        """Delete the usage of an owner."""
         count = len(self._charges)
         self._charges = {id: kept for id, kept in self._charges.items() if kept.charge.owner != owner}
         return count - len(self._charges)
@@ -182,7 +182,7 @@ class MemorySpending:
         )
 
     async def charge(self, charges: Sequence[Charge], now: float) -> None:
-        """Note what ended runs have used in all."""
+        """Record the total usage of ended runs."""
         for charge in charges:
             self._end_charge(charge, now)
 
@@ -191,12 +191,12 @@ class MemorySpending:
         self._charges[charge.id] = _Kept(rules.final_charge(charge, known and known.charge), now)
 
     async def drop_charge(self, id: str) -> None:
-        """Forget the charge of a run that has not started."""
+        """Delete the charge of a run that has not started."""
         if (known := self._charges.get(id)) is not None and known.settled_at is None:
             del self._charges[id]
 
     async def fold_charges(self, before: float, now: float) -> int:
-        """Make one charge of those that ended before a time, for each day, payer and model."""
+        """Merge the charges that ended before a time into one for each day, owner, payer and model."""
         ended = [it for it in self._charges.values() if it.settled_at is not None and it.settled_at < before]
         for kept in ended:
             del self._charges[kept.charge.id]
@@ -211,7 +211,7 @@ class MemorySpending:
         self._charges[id] = _Kept(total, math.inf)
 
     async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
-        """Return what was used on some days, by owner, key and model."""
+        """Return the usage of some days by owner, key and model."""
         sums: dict[tuple[int, str, str, str], UsageRow] = {}
         for kept in self._charges.values():
             charge = kept.charge

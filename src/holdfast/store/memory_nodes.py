@@ -1,4 +1,4 @@
-"""The nodes of a store in memory: their leases, what they hold, and the requests to them."""
+"""The nodes of a store in memory: their leases, their holds, and the requests to them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..events import Event
 from . import Idempotency, RunRecord
 from . import semantics as rules
 from .hints import Hints
-from .nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
+from .nodes import CLAIMED_AT_ONCE, OnHint, RunsElsewhere, unstored_elsewhere
 from .records import Intent, NodeDetails, NodeRecord
 
 
 class StoredRun:
-    """A run and its log. `parent` is the one that a queued run was submitted with."""
+    """A run and its log. `parent` is that of the request of a queued run."""
 
     def __init__(self, record: RunRecord, parent: str | None, key: Idempotency | None) -> None:
         self.record = record
@@ -28,7 +28,7 @@ class StoredRun:
 
 
 class MemoryNodes:
-    """The part of a store in memory that several engines share: who lives, and who has to do what."""
+    """The part of a store in memory that several engines share: leases, holds, intents and hints."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -73,7 +73,7 @@ class MemoryNodes:
         return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
 
     async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
-        """Return how many runs other nodes have."""
+        """Return the number of runs on other nodes."""
         running = [run.record for run in self._runs.values() if run.record.status == "running"]
         owners = [record.owner for record in running if record.keeper != keeper]
         unstored = unstored_elsewhere(await self.nodes(), owner, keeper)
@@ -89,7 +89,7 @@ class MemoryNodes:
         return wait
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Take over runs of dead nodes, and return what this node then owns."""
+        """Take over runs of dead nodes, and return the epochs of all runs of this node."""
         now, own = self._clock(), self._nodes.get(keeper)
         if own is not None and not own.fenced and own.until > now:
             if _is_in_time(own, now) and now - own.since >= unbroken:
@@ -110,7 +110,7 @@ class MemoryNodes:
             run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1, waits=False)
 
     def _is_standing(self, keeper: str) -> bool:
-        """Return whether a node is known and not fenced, though its lease may have ended."""
+        """Return whether a node is known and not fenced. Its lease may have ended."""
         node = self._nodes.get(keeper)
         return node is not None and not node.fenced
 
@@ -139,13 +139,13 @@ class MemoryNodes:
     # requests to the owner of a run
 
     async def ask_owner(self, intent: Intent) -> Intent | None:
-        """Keep a request to the node that owns a run."""
+        """Store a request to the node that owns a run."""
         run = self._runs.get(intent.run_id)
         if run is None or run.record.status != "running":
             return None
-        asked = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
+        stored = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
         await self.hint("intent", [run.record.id], run.record.keeper)
-        return asked
+        return stored
 
     async def get_intent(self, id: str) -> Intent | None:
         """Return a request to the owner of a run."""
@@ -155,8 +155,8 @@ class MemoryNodes:
     async def open_intents(self, keeper: str) -> list[Intent]:
         """Return the open requests to a node."""
         mine = [run for run in self._runs.values() if run.record.keeper == keeper]
-        asked = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
-        return sorted(asked, key=lambda intent: intent.asked_at)
+        opened = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
+        return sorted(opened, key=lambda intent: intent.asked_at)
 
     async def take_intent(self, id: str, epoch: int) -> bool:
         """Take a request for the owner of this epoch."""
@@ -181,7 +181,7 @@ class MemoryNodes:
         return None if run is None else run.intents.pop(id)
 
     async def forget_intents(self, seconds: float) -> None:
-        """Remove requests that are older."""
+        """Remove requests that are older than `seconds`."""
         for run in self._runs.values():
             old = [intent for intent in run.intents.values() if intent.asked_at < self._clock() - seconds]
             for intent in old:
@@ -197,9 +197,9 @@ class MemoryNodes:
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call `hear` with each hint for a node."""
-        return self._hints.listen(keeper, hear)
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+        """Call `on_hint` with each hint for a node."""
+        return self._hints.listen(keeper, on_hint)
 
 
 def _is_in_time(node: NodeRecord, now: float) -> bool:

@@ -76,9 +76,9 @@ def _postgres_module(name: str = "") -> Any:
 
 
 async def disconnect(store: Store) -> None:
-    """Let go of the running loop, which ends while the store stays open.
+    """Close connections that belong to the running event loop, which ends while the store stays open.
 
-    Some stores have connections that belong to a loop. A store that passes calls on to another has what that one has.
+    Not every store has such connections.
     """
     if (close := getattr(store, "disconnect", None)) is not None:
         await close()

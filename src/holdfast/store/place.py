@@ -1,4 +1,4 @@
-"""Where a store is, as it may be shown."""
+"""The address of a store, in a form that is safe to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of nodes, of requests to them, of API keys, and of what runs use, as they are stored."""
+"""Records of nodes, of requests to them, of API keys, and of usage, as they are stored."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..access import NO_BUDGET, Budget, Payer, PayerKind
 
 
 class WalPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the write-ahead log of a database server has come, in bytes. None is not known."""
+    """The position of a database server's write-ahead log, in bytes. None if it is not known."""
 
     written: int | None = None
     slot_lag: int | None = None
-    """What it keeps for the replication slot that is furthest behind; None also without a slot."""
+    """Bytes that are kept for the replication slot that is furthest behind; None also without a slot."""
 
 
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node tells of itself each time it renews its lease."""
+    """The data that a node reports each time it renews its lease."""
 
     address: str = ""
     """`host:port`, for other nodes."""
@@ -30,15 +30,15 @@ class NodeRecord(NodeDetails, frozen=True, kw_only=True):
     """A node as it is stored. Times are those of the store's clock."""
 
     number: int
-    """Small, from 1, unique for each id."""
+    """A small number, from 1, unique for each id."""
     id: str
     since: float
-    """From when on it has renewed its lease in time: each time before half of it had passed."""
+    """The time since which it has always renewed its lease in time: before half of it had passed."""
     until: float
     seconds: float
-    """The length of its lease."""
+    """The length of its lease in seconds."""
     lease_left: float = 0.0
-    """Seconds until its lease ended, when the record was read; below zero if it had ended."""
+    """Seconds until the end of its lease, as of the read of this record; negative if it had ended."""
     fenced: bool = False
 
 
@@ -58,10 +58,10 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key is limited to, and what lists show of it."""
+    """The limits of a key, and the data that lists show."""
 
     scopes: tuple[str, ...] | None = None
-    """None for all that its person or its rights allow."""
+    """None for all scopes that its person or its rights allow."""
     models: tuple[str, ...] | None = None
     """Patterns of model names; None for no limit."""
     agents: tuple[str, ...] | None = None
@@ -76,7 +76,7 @@ class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An API key of the server as it is stored: its digest, never the key itself.
 
-    A revoked key stays in the store, so that nothing can add the same key a second time.
+    A revoked key stays in the store, so that the same key cannot be added a second time.
     """
 
     id: str
@@ -85,7 +85,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The digest of the key, in hexadecimal."""
     created_at: float = 0.0
     admin: bool = False
-    """The key may change the settings."""
+    """True if the key may change the settings."""
     revoked_at: float | None = None
     owner: str = ""
     """The owner whose sessions and runs the key opens. Empty: the key's name is the owner."""
@@ -93,11 +93,11 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the person whose key it is; empty for a service."""
     details: KeyDetails = KeyDetails()
     last_used_at: float | None = None
-    """When it was used last, to the minute or so."""
+    """The time of its last use, to about a minute."""
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run, or a request that is passed on, has used until now, and who pays for it. Or a sum of ended ones."""
+    """The usage of a run, or of a request that is passed through, until now, and its payer. Or a sum of ended ones."""
 
     id: str
     owner: str
@@ -119,29 +119,29 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def day(self) -> int:
-        """The day on which it started, in days since the epoch. Its budget is that of this day."""
+        """The day on which it started, in days since the epoch. It counts for the budget of this day."""
         return int(self.started_at // 86400)
 
 
 class Cap(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget for a time: what may be spent from a day on, by all runs that count for it."""
+    """A budget for a period: the limits for all runs that count for it."""
 
     of: PayerKind
     id: str
     since: int
     """The first day of the period, in days since the epoch."""
     ends_at: float
-    """When the next period begins, in Unix seconds."""
+    """The beginning of the next period, in Unix seconds."""
     tokens: int | None = None
     cost: float | None = None
     runs: int | None = None
-    """Runs at once."""
+    """Maximum number of concurrent runs."""
     requests: int | None = None
-    """Requests in a minute."""
+    """Maximum number of requests per minute."""
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What all runs that count for a budget have spent, and what they hold: they may spend that without asking."""
+    """The usage of all runs that count for a budget, and the amounts that they hold: usable without a new draw."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -154,14 +154,14 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Draw(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's request for more of its budgets: it has used what `charge` has, and wants to use more."""
+    """A run's request for more of its budgets. `charge` is its usage until now."""
 
     charge: Charge
     caps: tuple[Cap, ...]
     opens: bool = False
-    """The run is about to start: it gets nothing yet, and may be refused."""
+    """True if the run is about to start: it gets nothing yet, and may be refused."""
     looks: bool = False
-    """There is no run: the caller wants to know what is left, and nothing is stored."""
+    """True if there is no run: the caller only reads what is left, and nothing is stored."""
     tokens: int = 0
     cost: float = 0.0
 
@@ -170,23 +170,23 @@ CapKind = Literal["tokens", "cost", "runs", "requests"]
 
 
 class DrawResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a draw: how much the run may have used in all until it asks again, or why it gets nothing."""
+    """The answer to a draw: the total that the run may use before its next draw, or why it gets nothing."""
 
     tokens: int | None = None
     """None for no limit."""
     cost: float | None = None
     refused: CapKind | None = None
     cap: Cap | None = None
-    """The budget that refuses it."""
+    """The budget that is the reason of a refusal."""
     is_spent: bool = False
-    """The budget is spent. Otherwise other runs hold the rest of it, and may give it back."""
+    """True if that budget is spent. If False, other runs hold the rest of it, and may give it back."""
     left_tokens: int | None = None
-    """What is left of the tightest budget, by what has been used until now."""
+    """Tokens that are left of the tightest budget, by the usage until now."""
     left_cost: float | None = None
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What an owner has used of a model on a day, with one key or without."""
+    """The usage of a model by an owner on a day, with one key or without."""
 
     day: int
     owner: str

@@ -30,19 +30,19 @@ from . import (
 )
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
-_MOST_WORDS = 16  # words of a query that are used
-_LONGEST_WORD = 64  # characters of a word that are indexed
-_MOST_TEXT = 50_000  # characters of a message that are indexed
+_MOST_WORDS = 16  # maximum number of words of a query that are used
+_LONGEST_WORD = 64  # maximum number of characters of a word that are indexed
+_MOST_TEXT = 50_000  # maximum number of characters of a message that are indexed
 _ACCENTS = re.compile("[\u0300-\u036f\u3099\u309a]+")
 _ALONE = re.compile("[\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")  # kana and Chinese characters
 _WORD = re.compile(
     r"[\w\u0900-\u0963\u0966-\u109f\u1780-\u17ff]+"
 )  # in India and around, vowels are signs, not letters
 _TOKEN = re.compile(rf"{_ALONE.pattern}|(?:(?!{_ALONE.pattern}|_){_WORD.pattern[:-1]}|{_ACCENTS.pattern[:-1]})+")
-"""A word as it is written, which `words` would give back in small letters and without accents."""
+"""A word in its original form. `words` returns it in lower case and without accents."""
 _SENTENCE_END = re.compile(r"[.!?…。！？]\s|\n")
-_BEFORE, _AFTER = 60, 120  # characters of an excerpt before and after the first word that was looked for
-_MOST_MARKED = 200  # words of a message that are looked at for the best excerpt
+_BEFORE, _AFTER = 60, 120  # characters of an excerpt before and after the first matching word
+_MOST_MARKED = 200  # maximum number of matching words that are compared for the best excerpt
 _TO_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 FeedItem = tuple[str, dict[str, Any]]
@@ -52,7 +52,7 @@ FeedItem = tuple[str, dict[str, Any]]
 
 
 def chained(messages: Sequence[Message], parent_id: str | None) -> tuple[Message, ...]:
-    """Return the messages one after the other, the first of them after `parent_id`."""
+    """Return the messages as a chain, each the parent of the next; the first follows `parent_id`."""
     placed: list[Message] = []
     for message in messages:
         placed.append(msgspec.structs.replace(message, parent_id=parent_id))
@@ -61,12 +61,12 @@ def chained(messages: Sequence[Message], parent_id: str | None) -> tuple[Message
 
 
 def resolve_parent(parent: str | None, head_id: str | None) -> str | None:
-    """Return the id that `parent` means: HEAD is the current head."""
+    """Return the id of the parent: HEAD stands for the current head."""
     return head_id if parent == HEAD else parent
 
 
 def refuse_known(messages: Iterable[Message], known: Container[str]) -> None:
-    """Refuse a message id that the session has already."""
+    """Refuse a message id that the session already has."""
     seen: set[str] = set()
     for message in messages:
         if message.id in known or message.id in seen:
@@ -75,12 +75,12 @@ def refuse_known(messages: Iterable[Message], known: Container[str]) -> None:
 
 
 def title_for(title: str, messages: Iterable[Message]) -> str:
-    """Return the title, or the one that the first user message gives."""
+    """Return the title; if it is empty, one from the first user message."""
     return title or next((title_from(message.content) for message in messages if message.role == "user"), "")
 
 
 def changed(session: Session, changes: dict[str, Any]) -> Session:
-    """Return the session with changes. Its id, owner and times cannot be changed."""
+    """Return the changed session. Its id, owner and times cannot be changed."""
     if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
     return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
@@ -107,12 +107,12 @@ def after_put(document: Document, known: Document | None, expected_version: int 
 
 
 def extends(entry: Append, end: int) -> bool:
-    """Return whether an append adds something to a log that ends at `end`. If there is a gap, it adds nothing."""
+    """Return whether an append adds events to a log that ends at `end`. False if there would be a gap."""
     return entry.first <= end + 1 < entry.first + len(entry.events)
 
 
 def refuse_other_end(run: RunRecord, seq: int) -> None:
-    """Refuse a settlement that does not follow the last event directly."""
+    """Refuse a settlement that does not directly follow the last event."""
     if seq != run.seq + 1:
         raise LogBehind(run.id, run.seq)
 
@@ -146,7 +146,7 @@ def queue_changed(run: RunRecord) -> FeedItem:
 
 
 def continued(before: Message, now: Message) -> Message:
-    """Return a message that a run has continued, in the place of the old one."""
+    """Return a message that a run has continued, with the parent and the time of the old one."""
     return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)
 
 
@@ -156,7 +156,7 @@ def went_on(message: Message) -> FeedItem:
 
 
 def settled_entry(run_id: str, settlement: AnySettlement, message: Message | None) -> FeedItem:
-    """The feed entry of a run that has ended. Its text is in the message, if it left one."""
+    """The feed entry of a settled run. Its text is in the message, if there is one."""
     return "run.settled", {
         "run_id": run_id,
         "message_id": None if message is None else message.id,
@@ -177,9 +177,9 @@ def plain_json(value: Any) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """Return the different words of a text, in small letters and without accents.
+    """Return the distinct words of a text, in lower case and without accents.
 
-    Scripts that do not put spaces between words give one word for each character.
+    In scripts without spaces between words, each character is a word.
     """
     text, alone = text[:_MOST_TEXT], []
     if text.isascii():
@@ -200,7 +200,7 @@ def sought(query: str) -> list[str]:
 
 
 def best_hit(messages: Iterable[Message], sought: Sequence[str]) -> SearchHit | None:
-    """Return the first message that has the most of the words; None if none has any."""
+    """Return the first message with the most of the words; None if none has any."""
     best, most = None, 0
     for message in messages:
         found = matched(text_of(message.content), sought)
@@ -218,7 +218,7 @@ def matched(text: str, sought: Sequence[str]) -> int:
 
 
 def excerpt(text: str, sought: Sequence[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the sentence with the most of the words, in pieces: the words that were found, and the text between."""
+    """Return the sentence with the most of the words, in pieces: the matching words, and the text between them."""
     text = text[:_MOST_TEXT]
     marks = _marks(text, sought)
     sentences = dict.fromkeys(_sentence(text, mark) for mark in marks)
@@ -240,7 +240,7 @@ def _one_line(text: str) -> str:
 
 
 class _Mark(NamedTuple):
-    """A word that was found in a text, and which of the sought ones it is."""
+    """The position of a matching word in a text, and the word of the query that it matches."""
 
     start: int
     end: int
@@ -248,7 +248,7 @@ class _Mark(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """The start and end of a sentence, or of the part that is shown, and the ellipses if it is cut."""
+    """Start and end of a sentence, or of its visible part, and the ellipses if it is cut."""
 
     start: int
     end: int
@@ -272,7 +272,7 @@ def _marks(text: str, sought: Sequence[str]) -> list[_Mark]:
 
 
 def _sentence(text: str, mark: _Mark) -> _Sentence:
-    """Return the sentence around a word; a long one is cut between two words."""
+    """Return the sentence around a word. A long one is cut between two words."""
     start = max(0, mark.start - _BEFORE)
     ends = [found.end() for found in _SENTENCE_END.finditer(text, start, mark.start)]
     is_cut = not ends and start > 0
@@ -287,7 +287,7 @@ def _sentence(text: str, mark: _Mark) -> _Sentence:
 
 
 def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
-    """Return a run that has to wait. One that interrupts is started by its own node, which stops what is running."""
+    """Return the queued form of a run. One that interrupts is started by its own node, which stops the running one."""
     ahead = if_busy == "interrupt"
     return msgspec.structs.replace(
         run, status="queued", keeper=run.keeper if ahead else "", started_at=None, ahead=ahead
@@ -300,19 +300,19 @@ def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
 def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[float, float]:
     """Take starts from a bucket that had `rest` of them `age` seconds ago, and fills evenly over a minute.
 
-    Returns how many are left, and 0.0; or how many there are, and the seconds until there are enough. A batch larger
-    than the bucket takes a full one.
+    Returns the rest and 0.0; or, if there are too few, their number and the seconds until there are enough. A larger
+    batch takes a full bucket.
     """
     starts = min(starts, per_minute)
     rest = min(float(per_minute), rest + max(age, 0.0) * per_minute / 60)
     return (rest - starts, 0.0) if rest >= starts else (rest, (starts - rest) * 60 / per_minute)
 
 
-# what runs use
+# usage and budgets
 
 
 def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
-    """Return what an ended run has used."""
+    """Return the charge of an ended run."""
     usage = settlement.usage
     return Charge(
         id=run.id,
@@ -328,7 +328,7 @@ def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
 
 
 def final_charge(charge: Charge, known: Charge | None) -> Charge:
-    """Return what is kept of an ended run. A cost that its settlement does not show is the one that was measured."""
+    """Return the final charge of an ended run. If its settlement has no cost, the measured cost counts."""
     is_known = charge.cost is None and known is not None and known.cost is not None
     return replace(charge, cost=known.cost) if is_known and known is not None else charge
 
@@ -368,10 +368,10 @@ def added_usage(row: UsageRow | None, charge: Charge) -> UsageRow:
 
 
 def shared_out(draw: Draw, spent: Sequence[Spent]) -> DrawResult:
-    """Return how much of its budgets a run may use. `spent` is what other runs have, for each of its caps.
+    """Return how much of its budgets a run may use. `spent` has the usage of the other runs, for each of its caps.
 
-    What a run holds is no more than the rest of each budget. So all runs together overspend it by what each uses
-    before it asks: one segment.
+    A run holds no more than the rest of each budget. So all runs together exceed a budget at most by the usage of each
+    before its next draw: one segment.
     """
     both = list(zip(draw.caps, spent, strict=True))
     left_tokens, left_cost = _left(both, draw.charge)
@@ -402,7 +402,7 @@ def _full(cap: Cap, total: Spent) -> CapKind | None:
 
 
 def _left(both: _Both, charge: Charge) -> tuple[int | None, float | None]:
-    """Return the tokens and the money that are left."""
+    """Return the tokens and the cost that are left."""
     tokens = [max(0, cap.tokens - total.tokens - charge.tokens) for cap, total in both if cap.tokens is not None]
     own = charge.cost or 0.0
     costs = [max(0.0, cap.cost - total.cost - own) for cap, total in both if cap.cost is not None]
@@ -410,7 +410,7 @@ def _left(both: _Both, charge: Charge) -> tuple[int | None, float | None]:
 
 
 def _held(draw: Draw, both: _Both) -> tuple[tuple[CapKind, Cap] | None, int | None, float | None]:
-    """Return the first budget that has nothing left to hold, or how much the run holds of each kind."""
+    """Return the first budget of which nothing is left to hold, or the tokens and the cost that the run holds."""
     used, cost, held_tokens, held_cost = draw.charge.tokens, draw.charge.cost or 0.0, None, None
     for cap, total in both:
         if cap.tokens is not None:
@@ -428,6 +428,6 @@ def _held(draw: Draw, both: _Both) -> tuple[tuple[CapKind, Cap] | None, int | No
     return None, held_tokens, held_cost
 
 
-_SHARES = 8  # of the rest of a budget one run holds at most this part, so that others get something too
+_SHARES = 8  # one run holds at most this part (1/8) of the rest of a budget, so that others get some too
 _LEAST_TOKENS = 16
-_PORTIONS = 1000  # of a budget in money: less than this part of it is not shared
+_PORTIONS = 1000  # 1/1000 of a budget in money is the smallest share

@@ -99,8 +99,8 @@ class McpConnection:
     def _note_end(self, life: asyncio.Task[None]) -> None:
         self.is_over = True
         if not life.cancelled() and (error := life.exception()) is not None:
-            words = self._described.said(_words(error))
-            logger.warning("connection to MCP server %s ended: %s", self._described.name, words)
+            message = self._described.redacted(_message(error))
+            logger.warning("connection to MCP server %s ended: %s", self._described.name, message)
 
     async def is_ready(self, within: float) -> None:
         """Wait until it is connected, or raise the reason why it cannot be."""
@@ -114,12 +114,12 @@ class McpConnection:
         raise ToolServerAway(self._cannot_start())
 
     def _cannot_start(self) -> str:
-        """Return the reason for the missing connection, with what the program printed."""
+        """Return why there is no connection, with the last error that the program printed."""
         described, printed = self._described, self._errors.reason()
         error = None if self._life.cancelled() else self._life.exception()
         if printed and not self._why:
-            return f"MCP server {described.name} ended before it was ready. It printed: {described.said(printed)}"
-        why = self._why or (described.said(_words(error)) if error else "it ended")
+            return f"MCP server {described.name} ended before it was ready. It printed: {described.redacted(printed)}"
+        why = self._why or (described.redacted(_message(error)) if error else "it ended")
         return f"MCP server {described.name} cannot be reached: {why}"
 
     def _end(self, why: str) -> None:
@@ -153,7 +153,7 @@ class McpConnection:
     async def tools(self) -> list[Tool]:
         """Return all tools of the server, page by page."""
         client = await asyncio.shield(self._client)
-        tools: list[Tool] = await self._told(self._listed(client), "list its tools")
+        tools: list[Tool] = await self._request(self._listed(client), "list its tools")
         return tools
 
     async def _listed(self, client: Client) -> list[Tool]:
@@ -167,13 +167,13 @@ class McpConnection:
             cursor = page.next_cursor
         return tools[:MOST_TOOLS]
 
-    async def _told(self, work: Any, what: str) -> Any:
-        """Make a request to the server, or raise the reason of its failure."""
+    async def _request(self, work: Any, what: str) -> Any:
+        """Await a request to the server. Raises `ToolServerAway` with the reason if it fails."""
         try:
             return await work
         except (MCPError, OSError, httpx2.HTTPError, ValueError) as error:
             self._judge(error)
-            why = self._described.said(str(error))
+            why = self._described.redacted(str(error))
             raise ToolServerAway(f"MCP server {self._described.name} could not {what}: {why}") from error
 
     async def call(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -207,7 +207,7 @@ class McpConnection:
             self.is_over = True  # a restarted server does not know the session: the next call connects again
 
     def _failure(self, tool: str, error: Exception) -> str:
-        name, why = self._described.name, self._described.said(str(error))
+        name, why = self._described.name, self._described.redacted(str(error))
         if self.is_over and getattr(error, "code", None) == CONNECTION_CLOSED:
             because = self._why or (why if self._described.url else "")
             ended = f"MCP server {name} ended while {tool} was running"
@@ -215,7 +215,7 @@ class McpConnection:
         return f"MCP server {name} answered with an error: {why}"
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """Return the message of an error; of a group, that of its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -226,14 +226,14 @@ def _words(error: BaseException) -> str:
 
 
 def rendered(result: CallToolResult) -> ToolOutput:
-    """Return a result as text for the model; other content is kept for people as the server sent it."""
-    said = [_as_text(block) for block in result.content]
+    """Return a result as text for the model. Content that is not text is kept unchanged, to be shown to people."""
+    texts = [_as_text(block) for block in result.content]
     if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
-        said.append(msgspec.json.encode(result.structured_content).decode())
+        texts.append(msgspec.json.encode(result.structured_content).decode())
     kept = [_as_sent(block) for block in result.content if not isinstance(block, TextContent)]
     size = sum(len(msgspec.json.encode(block)) for block in kept)
     content = tuple(kept) if size <= MOST_CONTENT else ()
-    return ToolOutput("\n".join(said), is_error=result.is_error, content=content)
+    return ToolOutput("\n".join(texts), is_error=result.is_error, content=content)
 
 
 def _as_sent(block: ContentBlock) -> dict[str, Any]:

@@ -13,7 +13,7 @@ SHORTEST_SECRET = 8
 
 
 class ToolServerAway(HoldfastError):
-    """An MCP server cannot be reached, so that an agent would lack tools that it should have."""
+    """An MCP server cannot be reached, so an agent would lack its tools."""
 
     code = "tool_server_away"
     status = 502
@@ -36,12 +36,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
     """All owners have the same connection."""
 
-    def said(self, text: str) -> str:
-        """Return an error message of a server or its connection without secrets."""
+    def redacted(self, text: str) -> str:
+        """Return an error message of the server or the connection without secrets."""
         return redact(text, self._secrets())
 
     def hidden(self, text: str) -> str:
-        """Return the error message of a tool without the secrets that it was given."""
+        """Return text of the server's program or tools without the secrets from its settings."""
         for secret in self._secrets():
             text = text.replace(secret, REDACTED) if len(secret) >= SHORTEST_SECRET else text
         return text

@@ -1,6 +1,6 @@
 """MCP servers: connected when first needed, shared by all runs, and reconnected after a failure.
 
-The official SDK is loaded only when the first server is needed: see `mcp_connection`.
+The official SDK is loaded only when the first server is needed: see `connection`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ CONNECT = 30.0
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """First and longest pause, in seconds, before a server that failed is tried again."""
 YOUNG = 10.0
+"""Seconds: if a connection ended earlier than this, the next one is delayed."""
 LAST = 5.0
 """Timeout of closing, in seconds."""
 IDLE = 600.0
@@ -72,11 +73,11 @@ class ToolServers:
 
     def of(self, owner: str) -> ToolServer:
         """Return the server of an owner. The connections of others that were not used for long are ended."""
-        whose = "" if self.described.shared else owner
+        key = "" if self.described.shared else owner
         for other, server in self._servers.items():
-            if other != whose:
+            if other != key:
                 server.rest(self._idle)
-        return self._servers.setdefault(whose, ToolServer(self.described, self._table))
+        return self._servers.setdefault(key, ToolServer(self.described, self._table))
 
     async def close(self) -> None:
         """End all connections."""
@@ -99,20 +100,20 @@ class ToolServer:
         self._used_at = time.monotonic()
 
     async def tools(self) -> list[McpTool]:
-        """Return the server's tools, those that are allowed, under names that every provider takes."""
+        """Return the allowed tools of the server, under names that every provider accepts."""
         offered = await self._offered()
         allowed = self.described.tools
         if missing := set(allowed or ()) - {tool.name for tool in offered}:
             logger.warning("MCP server %s has no tool %s", self.described.name, ", ".join(sorted(missing)))
-        wanted = [tool for tool in offered if allowed is None or tool.name in allowed]
-        names = tool_names(self.described.name, [tool.name for tool in wanted])
+        tools = [tool for tool in offered if allowed is None or tool.name in allowed]
+        names = tool_names(self.described.name, [tool.name for tool in tools])
         return [
             McpTool(self, tool.name, name, tool.description or tool.title or "", tool.input_schema)
-            for tool, name in zip(wanted, names, strict=True)
+            for tool, name in zip(tools, names, strict=True)
         ]
 
     async def _offered(self) -> list[Any]:
-        """Ask for the tools. Each run does so at its start, and notices a dead server before a call is lost."""
+        """Request the list of tools. Each run does so at its start, and notices a dead server before its first call."""
         with self._in_use():
             connection = await self._connected()
             try:
@@ -123,7 +124,7 @@ class ToolServer:
             return await (await self._connected()).tools()
 
     async def call(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Call a tool. The model gets a connection error as it is: the tool may have run."""
+        """Call a tool. After a connection error there is no retry, as it may have run: the model gets the error."""
         with self._in_use():
             try:
                 connection = await self._connected()
@@ -134,7 +135,7 @@ class ToolServer:
     def rest(self, idle: float) -> None:
         """End the connection if it was not used for so many seconds. The next call makes a new one."""
         if self._connection is not None and not self._busy and time.monotonic() - self._used_at >= idle:
-            self._let_go(self._connection)
+            self._retire(self._connection)
             self._connection = None
 
     @contextmanager
@@ -150,7 +151,7 @@ class ToolServer:
         """End the connection, and the server's processes if it is a command."""
         self._is_closed = True
         if self._connection is not None:
-            self._let_go(self._connection)
+            self._retire(self._connection)
             self._connection = None
         await self._ending.wait(timeout=LAST)
 
@@ -160,15 +161,15 @@ class ToolServer:
         """Return the connection; connect if there is none. Concurrent callers wait for the same one."""
         async with self._connecting:
             if self._connection is not None and self._connection.is_over:
-                self._mourn(self._connection)
+                self._drop(self._connection)
             if self._connection is None:
                 await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
                 self._connection = await self._connect()
             return self._connection
 
-    def _mourn(self, connection: McpConnection) -> None:
+    def _drop(self, connection: McpConnection) -> None:
         """Drop a connection that is over. After a short-lived one the next is delayed."""
-        self._let_go(connection)
+        self._retire(connection)
         self._connection = None
         if time.monotonic() - connection.began < YOUNG:
             self._wait_longer()
@@ -193,11 +194,11 @@ class ToolServer:
             await connection.is_ready(CONNECT)
         except BaseException:
             self._wait_longer()
-            self._let_go(connection)
+            self._retire(connection)
             raise
         return connection
 
-    def _let_go(self, connection: McpConnection) -> None:
+    def _retire(self, connection: McpConnection) -> None:
         """Close a connection after its calls have ended, in a background task."""
         self._ending.start(connection.retire())
 

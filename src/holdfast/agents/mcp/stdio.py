@@ -203,9 +203,9 @@ async def _write(child: Child, outgoing: Any, incoming: Any) -> None:
     """Write messages to the program. A closed input ends the connection."""
     async with outgoing:
         async for sent in outgoing:
-            said = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+            line = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
             try:
-                await child.write(f"{said}\n".encode())
+                await child.write(f"{line}\n".encode())
             except OSError:
                 await incoming.aclose()
                 return

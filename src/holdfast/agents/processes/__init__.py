@@ -1,8 +1,8 @@
-"""The child processes of a tool call, and their end: even of those that left their group or ignore signals.
+"""The child processes of a tool call, and how they are ended, even if they left their group or ignore signals.
 
 On Linux every command is started below a guardian, so that all of its descendants are found in `/proc` by their
 parents. A process that a tool starts by itself is found by the call's mark, which it inherits in its environment.
-Elsewhere it is the process group that is ended.
+On other systems only the process group is ended.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class Processes:
             self.kill()
             raise
         finally:
-            self._let_go()
+            self._close_pipes()
 
-    def _let_go(self) -> None:
+    def _close_pipes(self) -> None:
         """Close the pipes: another process may hold them open."""
         for child in self._children():
             child.close()

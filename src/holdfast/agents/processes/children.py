@@ -123,12 +123,12 @@ class Child(asyncio.SubprocessProtocol):
             return False
         return True
 
-    async def said_all(self, within: float) -> None:
-        """Wait until both outputs are closed, but not for long: others may hold them."""
+    async def drained(self, within: float) -> None:
+        """Wait until both outputs are closed, at most `within` seconds: another process may hold them open."""
         pipe = self._pipe(1)
         loop = asyncio.get_running_loop()
         until = loop.time() + within
-        while pipe is not None and not pipe.is_closing() and loop.time() < until:  # noqa: ASYNC110 - asyncio tells no one
+        while pipe is not None and not pipe.is_closing() and loop.time() < until:  # noqa: ASYNC110 - asyncio has no event
             await asyncio.sleep(_LOOK)
 
     def close(self) -> None:
@@ -192,9 +192,9 @@ class _Reports(asyncio.Protocol):
         """Handle whole lines."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for word, number in (line.split() for line in lines):
-            self._take_in(word, int(number))
+            self._handle(word, int(number))
 
-    def _take_in(self, word: bytes, number: int) -> None:
+    def _handle(self, word: bytes, number: int) -> None:
         if word == b"started":
             self._child.guarded(number)
             self.started.set_result(None)

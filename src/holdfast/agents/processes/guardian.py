@@ -26,10 +26,10 @@ def run_guarded(report: int, command: list[str]) -> None:
     try:
         child = _spawn(command)
     except OSError as error:
-        _tell(report, b"failed %d\n" % (error.errno or 0))
+        _report(report, b"failed %d\n" % (error.errno or 0))
         return
-    _tell(report, b"started %d\n" % child)
-    _let_go_of_its_files()
+    _report(report, b"started %d\n" % child)
+    _release_files()
     _wait(child, report)
 
 
@@ -46,7 +46,7 @@ def _spawn(command: list[str]) -> int:
     return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=defaults)
 
 
-def _let_go_of_its_files() -> None:
+def _release_files() -> None:
     """Release the command's pipes and its folder."""
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -61,10 +61,10 @@ def _wait(child: int, report: int) -> None:
         except ChildProcessError:
             return
         if pid == child:
-            _tell(report, b"exited %d\n" % os.waitstatus_to_exitcode(status))
+            _report(report, b"exited %d\n" % os.waitstatus_to_exitcode(status))
 
 
-def _tell(report: int, line: bytes) -> None:
+def _report(report: int, line: bytes) -> None:
     """Report to the server. A missing server is ignored: the guardian continues."""
     with contextlib.suppress(BrokenPipeError):
         os.write(report, line)

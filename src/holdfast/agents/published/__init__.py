@@ -62,13 +62,13 @@ class StepMarks:
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call has no result yet: then silence is no sign of trouble."""
+        """Whether a call has no result yet: then the idle limit is suspended."""
         return bool(self._open)
 
-    def marked(self, said: Yielded | Sequence[Yielded]) -> list[Yielded]:
+    def marked(self, items: Yielded | Sequence[Yielded]) -> list[Yielded]:
         """Return events with the step events around them."""
         marked: list[Yielded] = []
-        for item in said if isinstance(said, (list, tuple)) else (said,):
+        for item in items if isinstance(items, (list, tuple)) else (items,):
             marked += [*self._before(item), self._owned(item)]
         return marked
 
@@ -128,25 +128,25 @@ class _Emit:
     def __init__(self, out: Outlet) -> None:
         self._out = out
         self._marks = StepMarks()
-        self._is_over = self._has_spoken = False
+        self._is_over = self._has_text = False
         self._in_a_row = 0
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call has no result yet: then silence is no sign of trouble."""
+        """Whether a call has no result yet: then the idle limit is suspended."""
         return self._marks.is_calling
 
-    def __call__(self, said: Yielded | Sequence[Yielded]) -> Awaitable[None]:
+    def __call__(self, items: Yielded | Sequence[Yielded]) -> Awaitable[None]:
         """Emit an item now, and return an awaitable that waits until there is room for more."""
-        marked = self._marks.marked(said)
+        marked = self._marks.marked(items)
         self._is_over = self._is_over or any(isinstance(item, Finish) for item in marked)
-        self._has_spoken = self._has_spoken or any(isinstance(item, (str, Text)) for item in marked)
+        self._has_text = self._has_text or any(isinstance(item, (str, Text)) for item in marked)
         self._in_a_row += 1
         return _Room(self._out, has_room=self._out.emit(marked), is_turn=self._in_a_row % _IN_A_ROW == 0)
 
     async def end(self, text: str) -> None:
         """Emit the text that the agent has returned, if it has emitted none, and the finish."""
-        if text and not self._has_spoken:
+        if text and not self._has_text:
             await self(text)
         if not self._is_over:
             await put(self._out, [*self._marks.end(), Finish("stop")])
@@ -167,7 +167,7 @@ class _Room:
             yield from asyncio.sleep(0).__await__()
 
 
-# Which agent.
+# Loading agents.
 
 
 def load_agents(named: Sequence[str]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def load_agents(named: Sequence[str]) -> dict[str, Any]:
 
 
 def _imported(module: str, attribute: str) -> Any:
-    """Import what is named. The folder in which the server is started is searched, as for `python -m`."""
+    """Import the named object. The current folder is searched, as for `python -m`."""
     try:
         return import_named(module, attribute, os.getcwd())
     except CannotImport as error:
@@ -206,15 +206,15 @@ def published(agents: Mapping[str, Any], think: Mapping[str, bool] | None = None
 def _meaning_tags(agent: Published) -> Published:
     """Return an agent whose `<think>` tags are text, even if its framework cannot express that."""
 
-    async def meant(request: AgentRequest, emit: Emit, place: Place) -> Any:
+    async def tagged(request: AgentRequest, emit: Emit, place: Place) -> Any:
         await emit(AnswerBegins(think=False))
         return await agent(request, emit, place)
 
-    return meant
+    return tagged
 
 
 def publishable(agent: Any, name: str) -> Published:
-    """Return an agent as a function that yields events, whatever it was made with."""
+    """Return an agent of any supported kind as a function that emits events. Raises `CannotPublish` for others."""
     if not name or "/" in name or not name.isprintable():
         raise CannotPublish(f"{name!r} is not a valid agent name. It must not be empty or have a slash.")
     if (found := adapted(agent)) is not None:

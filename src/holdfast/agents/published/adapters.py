@@ -1,6 +1,6 @@
 """Agents of other frameworks as sources: pydantic-ai, OpenAI's Agents SDK, LangGraph.
 
-None of them is required: the framework of an agent is known by its class, and is loaded already.
+None of them is required: an agent's class names its framework, which is then already imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ...history import text_of
 from ...ids import new_id
 from ..request import AgentRequest
 
-Said = AsyncGenerator[Yielded]
+Events = AsyncGenerator[Yielded]
 
 
 def adapted(agent: Any) -> Callable[[AgentRequest], SourceIterator] | None:
@@ -55,17 +55,17 @@ def _out_of_steps(error: Exception) -> list[Yielded]:
 
 def _waits(what: str) -> Finish:
     """Return the finish of an agent that waits for a person."""
-    words = (
+    message = (
         f"{what} waits for a person, who cannot be asked here: only agents of the settings ask for approvals. "
         "Let it decide itself, or let its answer be the question."
     )
-    return Finish("error", error=ErrorInfo("source_failed", words, status=502))
+    return Finish("error", error=ErrorInfo("source_failed", message, status=502))
 
 
 def _cut_off(reason: Any) -> list[Yielded]:
     """Return the finish reason of a model in any of the frameworks' forms, if it did not complete."""
-    told = str(reason or "").lower()
-    return [Finish(told)] if told in TRUNCATED or told in FAILED else []
+    finish_reason = str(reason or "").lower()
+    return [Finish(finish_reason)] if finish_reason in TRUNCATED or finish_reason in FAILED else []
 
 
 def _json(value: Any) -> str:
@@ -75,52 +75,52 @@ def _json(value: Any) -> str:
 # pydantic-ai
 
 
-async def pydantic_ai(agent: Any, request: AgentRequest) -> Said:
+async def pydantic_ai(agent: Any, request: AgentRequest) -> Events:
     """Run a pydantic-ai agent. Closing its stream of events cancels its run."""
     limits: Any = importlib.import_module("pydantic_ai.exceptions").UsageLimitExceeded
     prompt, history = _pydantic_history(request.messages)
     used: Any = importlib.import_module("pydantic_ai.usage").RunUsage()
-    has_spoken = False
+    has_text = False
     try:
         async with agent.run_stream_events(prompt, message_history=history, usage=used) as events:
             async for event in events:
-                for said in _of_pydantic(event, has_spoken):
-                    has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
-                    yield said
+                for item in _of_pydantic(event, has_text):
+                    has_text = isinstance(item, Text) or (has_text and not isinstance(item, ToolResult))
+                    yield item
     except limits as error:
         yield _counted(used)
-        for said in _out_of_steps(error):
-            yield said
+        for item in _out_of_steps(error):
+            yield item
 
 
 def _counted(*used: Any) -> Usage:
-    told = [each for each in used if each is not None]
-    return Usage(sum(each.input_tokens or 0 for each in told), sum(each.output_tokens or 0 for each in told))
+    reported = [each for each in used if each is not None]
+    return Usage(sum(each.input_tokens or 0 for each in reported), sum(each.output_tokens or 0 for each in reported))
 
 
 def _pydantic_history(messages: list[dict[str, Any]]) -> tuple[str | None, list[Any]]:
     """Return the newest message, and all others as messages of pydantic-ai."""
     made: Any = importlib.import_module("pydantic_ai.messages")
-    is_asked = bool(messages) and messages[-1]["role"] == "user"
+    has_prompt = bool(messages) and messages[-1]["role"] == "user"
     names: dict[str, str] = {}
     history: list[Any] = []
-    for said in messages[:-1] if is_asked else messages:
-        text, role = text_of(said.get("content")), said["role"]
+    for message in messages[:-1] if has_prompt else messages:
+        text, role = text_of(message.get("content")), message["role"]
         if role == "assistant":
-            calls = [(call["id"], call["function"]) for call in said.get("tool_calls") or ()]
+            calls = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
             names |= {id: function["name"] for id, function in calls}
             parts = [made.ToolCallPart(called["name"], called["arguments"], tool_call_id=id) for id, called in calls]
             history.append(made.ModelResponse(parts=[*([made.TextPart(text)] if text else []), *parts]))
         elif role == "tool":
-            id = said["tool_call_id"]
+            id = message["tool_call_id"]
             history.append(made.ModelRequest(parts=[made.ToolReturnPart(names.get(id, ""), text, tool_call_id=id)]))
         else:
             kind = made.UserPromptPart if role == "user" else made.SystemPromptPart
             history.append(made.ModelRequest(parts=[kind(text)]))
-    return text_of(messages[-1].get("content")) if is_asked else None, history
+    return text_of(messages[-1].get("content")) if has_prompt else None, history
 
 
-def _of_pydantic(event: Any, has_spoken: bool) -> Iterator[Yielded]:
+def _of_pydantic(event: Any, has_text: bool) -> Iterator[Yielded]:
     kind = event.event_kind
     if kind == "part_start":
         yield from _of_pydantic_part(event.part.part_kind, getattr(event.part, "content", ""))
@@ -131,10 +131,10 @@ def _of_pydantic(event: Any, has_spoken: bool) -> Iterator[Yielded]:
     elif kind == "function_tool_result":
         part = event.part
         is_error = part.part_kind == "retry-prompt" or getattr(part, "outcome", "success") != "success"
-        told = part.model_response_str() if hasattr(part, "model_response_str") else part.model_response()
-        yield ToolResult(part.tool_call_id, told, is_error)
+        output = part.model_response_str() if hasattr(part, "model_response_str") else part.model_response()
+        yield ToolResult(part.tool_call_id, output, is_error)
     elif kind == "agent_run_result":
-        yield from _of_pydantic_end(event.result, has_spoken)
+        yield from _of_pydantic_end(event.result, has_text)
 
 
 def _of_pydantic_part(kind: str, content: Any) -> Iterator[Yielded]:
@@ -142,12 +142,12 @@ def _of_pydantic_part(kind: str, content: Any) -> Iterator[Yielded]:
         yield Text(content) if kind == "text" else Reasoning(content)
 
 
-def _of_pydantic_end(result: Any, has_spoken: bool) -> Iterator[Yielded]:
+def _of_pydantic_end(result: Any, has_text: bool) -> Iterator[Yielded]:
     """Yield a result that is not text, the usage, and the finish if the model was cut off or the agent is not done."""
     yield _counted(result.usage() if callable(result.usage) else result.usage)
     if type(result.output).__name__ == "DeferredToolRequests":
         yield _waits("The agent")
-    elif result.output is not None and not (has_spoken and isinstance(result.output, str)):
+    elif result.output is not None and not (has_text and isinstance(result.output, str)):
         yield Text(_json(result.output))
     yield from _cut_off(getattr(result.response, "finish_reason", None))
 
@@ -155,29 +155,29 @@ def _of_pydantic_end(result: Any, has_spoken: bool) -> Iterator[Yielded]:
 # OpenAI's Agents SDK
 
 
-async def openai_agents(agent: Any, request: AgentRequest) -> Said:
+async def openai_agents(agent: Any, request: AgentRequest) -> Events:
     """Run an agent of OpenAI's Agents SDK. Closing the generator cancels its run at once."""
     sdk: Any = importlib.import_module("agents")
     result = sdk.Runner.run_streamed(agent, input=_agents_input(request.messages))
-    has_spoken = False
+    has_text = False
     try:
         async for event in result.stream_events():
-            for said in _of_agents(event):
-                if isinstance(said, Finish):  # it raises after that, and has not added the usage of this answer
+            for item in _of_agents(event):
+                if isinstance(item, Finish):  # it raises after that, and has not added the usage of this answer
                     yield _counted(result.context_wrapper.usage, event.data.response.usage)
-                has_spoken = isinstance(said, Text) or (has_spoken and not isinstance(said, ToolResult))
-                yield said
-                if isinstance(said, Finish):
-                    return  # the error that the SDK raises after that says less
+                has_text = isinstance(item, Text) or (has_text and not isinstance(item, ToolResult))
+                yield item
+                if isinstance(item, Finish):
+                    return  # the SDK then raises an error with less information
         yield _counted(result.context_wrapper.usage)
         if result.interruptions:
             yield _waits("The agent")
-        elif not has_spoken and result.final_output is not None:
+        elif not has_text and result.final_output is not None:
             yield Text(_json(result.final_output))
     except sdk.MaxTurnsExceeded as error:
         yield _counted(result.context_wrapper.usage)
-        for said in _out_of_steps(error):
-            yield said
+        for item in _out_of_steps(error):
+            yield item
     finally:
         if not result.is_complete:
             result.cancel()
@@ -186,14 +186,14 @@ async def openai_agents(agent: Any, request: AgentRequest) -> Said:
 def _agents_input(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the conversation as items of OpenAI's Responses."""
     items: list[dict[str, Any]] = []
-    for said in messages:
-        text = text_of(said.get("content"))
-        if said["role"] == "tool":
-            items.append({"type": "function_call_output", "call_id": said["tool_call_id"], "output": text})
+    for message in messages:
+        text = text_of(message.get("content"))
+        if message["role"] == "tool":
+            items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": text})
             continue
         if text:
-            items.append({"role": said["role"], "content": text})
-        for call in said.get("tool_calls") or ():
+            items.append({"role": message["role"], "content": text})
+        for call in message.get("tool_calls") or ():
             items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
     return items
 
@@ -225,30 +225,30 @@ def _of_agents_model(data: Any) -> Iterator[Yielded]:
 # LangGraph
 
 
-async def langgraph(graph: Any, request: AgentRequest) -> Said:
+async def langgraph(graph: Any, request: AgentRequest) -> Events:
     """Run a graph whose state has `messages`. Closing its stream cancels it.
 
     It gets the whole conversation each time, so a graph with a checkpointer has a thread for each run.
     """
     errors: Any = importlib.import_module("langgraph.errors")
-    spoken = _Spoken()
+    output = _GraphOutput()
     try:
         thread = {"configurable": {"thread_id": request.run_id or new_id("thread")}}
         stream = graph.astream({"messages": request.messages}, thread, stream_mode=["messages", "updates"])
         async with aclosing(stream):
             async for mode, data in stream:
-                for said in spoken.message(data[0]) if mode == "messages" else spoken.update(data):
-                    yield said
-        for said in spoken.end():
-            yield said
+                for item in output.message(data[0]) if mode == "messages" else output.update(data):
+                    yield item
+        for item in output.end():
+            yield item
     except errors.GraphRecursionError as error:
-        for said in spoken.usage():
-            yield said
-        for said in _out_of_steps(error):
-            yield said
+        for item in output.usage():
+            yield item
+        for item in _out_of_steps(error):
+            yield item
 
 
-class _Spoken:
+class _GraphOutput:
     """The output of a graph so far."""
 
     def __init__(self) -> None:
@@ -257,7 +257,7 @@ class _Spoken:
         self._calls: set[str] = set()
 
     def message(self, message: Any) -> Iterator[Yielded]:
-        """Yield the events of a piece of a model's answer."""
+        """Yield the events of one chunk of a model's answer."""
         if message.type not in ("ai", "AIMessageChunk"):
             return
         if thought := message.additional_kwargs.get("reasoning_content"):
@@ -269,7 +269,7 @@ class _Spoken:
                 yield Reasoning(block.get("reasoning") or block.get("thinking") or "")
 
     def update(self, update: dict[str, Any]) -> Iterator[Yielded]:
-        """Yield the events of what a node has added: calls, results, usage."""
+        """Yield the events of a node's update: calls, results, usage."""
         for node, changed in update.items():
             if node == "__interrupt__":
                 yield from self.usage()
@@ -286,8 +286,10 @@ class _Spoken:
             usage = message.usage_metadata or {}
             self._input += usage.get("input_tokens", 0)
             self._output += usage.get("output_tokens", 0)
-            said = message.response_metadata
-            self._finish = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason") or ""
+            metadata = message.response_metadata
+            self._finish = (
+                metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason") or ""
+            )
         elif kind == "tool" and message.tool_call_id in self._calls:
             yield ToolResult(message.tool_call_id, _json(message.content), message.status == "error")
 

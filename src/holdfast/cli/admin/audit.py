@@ -11,7 +11,7 @@ import msgspec
 
 from ...server.accounts.people.accounts import Accounts
 from ...store.people.audit import AuditFilter, ChainCheck
-from ..commands import telling
+from ..commands import one_line_errors
 from .beside import KeysBeside, beside
 from .folder import folder_options, settings_of
 
@@ -31,7 +31,7 @@ def audit() -> None:
 @click.option("--until", type=TIME, help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
 @folder_options
-@telling
+@one_line_errors
 def audit_export(
     actor: str | None,
     action: str | None,
@@ -44,10 +44,10 @@ def audit_export(
 
     async def work(store: KeysBeside) -> None:
         account = None if actor is None else await Accounts(store).find(actor)
-        wanted = AuditFilter(
+        filter = AuditFilter(
             actor=actor if account is None else account.id, action=action, since=_seconds(since), until=_seconds(until)
         )
-        await _print_lines(store, wanted, after, sys.stdout.buffer)
+        await _print_lines(store, filter, after, sys.stdout.buffer)
 
     beside(settings_of(**where), work)
 
@@ -55,7 +55,7 @@ def audit_export(
 @audit.command("verify")
 @click.option("--head", default="", metavar="NUMBER:DIGEST", help="An earlier head, which must still be in the log.")
 @folder_options
-@telling
+@one_line_errors
 def audit_verify(head: str, **where: Any) -> None:
     """Check that no entry was changed or removed. Print the head: keep it elsewhere to verify with it later."""
 
@@ -75,8 +75,8 @@ def audit_verify(head: str, **where: Any) -> None:
     click.echo(f"The audit log is intact: {check.checked} entries. Head: {check.last[0]}:{check.last[1]}")
 
 
-async def _print_lines(store: KeysBeside, wanted: AuditFilter, after: int, output: BinaryIO) -> None:
-    while entries := await store.read_audit(wanted, after=after, limit=_PAGE):
+async def _print_lines(store: KeysBeside, filter: AuditFilter, after: int, output: BinaryIO) -> None:
+    while entries := await store.read_audit(filter, after=after, limit=_PAGE):
         output.write(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
         after = entries[-1].n
     output.flush()

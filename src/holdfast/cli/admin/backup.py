@@ -30,7 +30,7 @@ from ...server.config.settings_file import NAME, choose, config_folder
 from ...server.secrets.key_sources import KEY_FILE, SecretKeyFile
 from ...store.folder import check_folder, make_folder, open_file
 from .. import show
-from ..commands import telling
+from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_of, folder_options
 
 DATABASE = "holdfast.db"
@@ -47,7 +47,7 @@ PARTIAL = ("holdfast.db.before-", f"{KEY_FILE}.")
 @click.argument("target", type=click.Path(dir_okay=False))
 @click.option("--with-secret-key", is_flag=True, help="Include the key that encrypts providers' keys (secret.key).")
 @folder_options
-@telling
+@one_line_errors
 def backup(target: str, with_secret_key: bool, **where: Any) -> None:
     """Write chats, runs, keys, settings and agents' files to one file. The server may keep running.
 
@@ -122,7 +122,7 @@ def _fill(
 
 
 class _Digesting:
-    """A file that is read once, and the digest of what was read."""
+    """A file that is read once, and the digest of the bytes read so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -141,7 +141,7 @@ class _Digesting:
 
 
 def _add(tar: tarfile.TarFile, file: pathlib.Path, name: str) -> str:
-    """Add a file, and return the digest of what was added."""
+    """Add a file, and return the digest of the added bytes."""
     with file.open("rb") as opened:
         reading = _Digesting(opened)
         tar.addfile(tar.gettarinfo(arcname=name, fileobj=opened), reading)
@@ -156,8 +156,8 @@ def _read_back(archive: pathlib.Path) -> int:
         if SUMS not in members:
             return len(found)  # written before there were digests; gzip's own checksum was right
         listed = _content(tar, members[SUMS]).decode("utf-8", "replace").splitlines()
-    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
-    if wrong := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
+    expected = {name: digest for digest, _, name in (line.partition("  ") for line in listed)}
+    if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
         raise tarfile.TarError(f"{wrong[0]} is not what was backed up")
     return len(found)
 
@@ -188,7 +188,7 @@ def _files(folder: pathlib.Path, left_out: Collection[str]) -> Iterator[pathlib.
 @click.argument("source", type=click.Path(exists=True, dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Only read the whole file and compare it with its digests.")
 @folder_options
-@telling
+@one_line_errors
 def restore(source: str, dry_run: bool, **where: Any) -> None:
     """Restore a file that `holdfast backup` wrote, into a data folder without a database.
 
@@ -276,7 +276,7 @@ def _check_database(path: pathlib.Path) -> None:
 
 
 def _check_secrets(folder: pathlib.Path, config: str | None) -> None:
-    """Say what is needed to open the secrets that were restored."""
+    """Print a note if the restored secrets cannot be decrypted."""
     try:
         saved_file(load({"data": str(folder)}, os.environ, config), os.environ).read()
     except HoldfastError as error:
@@ -284,7 +284,7 @@ def _check_secrets(folder: pathlib.Path, config: str | None) -> None:
 
 
 def _damage(path: pathlib.Path) -> str | None:
-    """Return what is wrong with a database that no server uses; None if nothing is."""
+    """Return the damage of a database that no server uses; None if there is none."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
             found = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])

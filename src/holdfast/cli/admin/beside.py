@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class KeysBeside(AuditLog, ArchivedStore, ImportStore, Protocol):
-    """What a command needs of a store."""
+    """The methods of a store that these commands need."""
 
     async def list_keys(self) -> Sequence[KeyRecord]:
         """Return all keys."""
@@ -38,7 +38,7 @@ class KeysBeside(AuditLog, ArchivedStore, ImportStore, Protocol):
         ...
 
     async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change what a key is limited to."""
+        """Change the limits of a key."""
         ...
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:

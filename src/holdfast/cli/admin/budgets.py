@@ -1,4 +1,4 @@
-"""`holdfast user budget` and `holdfast key budget`: what a person or a key may use."""
+"""`holdfast user budget` and `holdfast key budget`: limits on the usage of a person or a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...access import Budget
 from ...server.accounts.people.accounts import Account
 from ...server.accounts.people.people import People
 from ...store import KeyRecord
-from ..commands import telling
+from ..commands import one_line_errors
 from .beside import KeysBeside, beside, person
 from .folder import folder_options, settings_of
 
@@ -40,7 +40,7 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("name")
 @budget_options
 @folder_options
-@telling
+@one_line_errors
 def user_budget(name: str, **options: Any) -> None:
     """Set the budget of a person, which replaces the earlier one. Without options, the person has no own budget."""
     budget, where = _parted(options)
@@ -52,14 +52,14 @@ def user_budget(name: str, **options: Any) -> None:
         await People(store).change((await person(store, name)).id, changed)
 
     beside(settings_of(**where), work)
-    click.echo(f"{name}: {_in_words(budget)}")
+    click.echo(f"{name}: {_described(budget)}")
 
 
 @click.command("budget")
 @click.argument("name")
 @budget_options
 @folder_options
-@telling
+@one_line_errors
 def key_budget(name: str, **options: Any) -> None:
     """Set the budget of a key, by its name or id. Its open requests end; the next one has the new budget."""
     budget, where = _parted(options)
@@ -69,7 +69,7 @@ def key_budget(name: str, **options: Any) -> None:
         await store.change_key(key.id, replace(key.details, budget=budget))
 
     beside(settings_of(**where), work)
-    click.echo(f"{name}: {_in_words(budget)}")
+    click.echo(f"{name}: {_described(budget)}")
 
 
 def _named(keys: Any, name: str) -> KeyRecord:
@@ -89,6 +89,6 @@ def _parted(options: dict[str, Any]) -> tuple[Budget, dict[str, Any]]:
     return budget, {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
-def _in_words(budget: Budget) -> str:
+def _described(budget: Budget) -> str:
     limits = {name: value for name, value in asdict(budget).items() if value is not None}
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in limits.items()) or "no budget"

@@ -13,7 +13,7 @@ from ...server.config.live_settings import with_saved
 from ...server.config.renamed_settings import OldNames
 from ...server.config.settings import Settings, data_folder, load_with_sources
 from ...store.place import without_password
-from ..commands import json_option, tell_of_file, telling
+from ..commands import json_option, one_line_errors, settings_file_in_use
 from ..lists.tables import Column, print_list
 from .settings_check import problems
 
@@ -30,13 +30,13 @@ def config() -> None:
 @click.option("--port", type=click.IntRange(0, 65535), help="As for `serve`.")
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--config", "file", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
-@telling
+@one_line_errors
 def config_check(file: str | None, **flags: Any) -> None:
     """Check the settings that `serve` would use, and print every problem.
 
     Exit code: 0 = OK, 1 = problems found. The server is not needed.
     """
-    choice = tell_of_file(file, here=True)
+    choice = settings_file_in_use(file, here=True)
     old_names = OldNames()
     found = problems(flags, os.environ, file, old_names, here=True)
     for line in (*old_names.notes, *found):
@@ -53,13 +53,13 @@ def config_check(file: str | None, **flags: Any) -> None:
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--config", "file", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @json_option
-@telling
+@one_line_errors
 def config_show(sources: bool, file: str | None, as_json: bool, **flags: Any) -> None:
     """Print every setting.
 
     Order of precedence: flag, environment, settings file, browser, default. Secrets are shown as (set).
     """
-    tell_of_file(file)
+    settings_file_in_use(file)
     settings, given = with_saved(*load_with_sources(flags, os.environ, file))
     values = [
         {

@@ -8,13 +8,13 @@ import click
 
 from ...store.copying import copy_store
 from .. import show
-from ..commands import telling
+from ..commands import one_line_errors
 
 
 @click.command("copy")
 @click.argument("source")
 @click.argument("target")
-@telling
+@one_line_errors
 def copy_command(source: str, target: str) -> None:
     """Copy everything from one store to another, which must be empty.
 

@@ -12,7 +12,7 @@ import click
 from ...store.opening import open_store, pending_steps
 from ...store.place import without_password
 from ...store.sqlite import StoreInUse
-from ..commands import telling
+from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_options, read_only, settings_of
 
 _TABLES = ("sessions", "messages", "runs")
@@ -25,7 +25,7 @@ def db() -> None:
 
 @db.command("check")
 @folder_options
-@telling
+@one_line_errors
 def db_check(**where: Any) -> None:
     """Read the whole database and report damage. The server may keep running."""
     path = database_of(**where)
@@ -45,7 +45,7 @@ def db_check(**where: Any) -> None:
 @db.command("backup")
 @click.argument("target", type=click.Path(dir_okay=False))
 @folder_options
-@telling
+@one_line_errors
 def db_backup(target: str, **where: Any) -> None:
     """Copy only the database to a file. The server may keep running. See also `holdfast backup`."""
     path, copy = database_of(**where), pathlib.Path(target)
@@ -58,7 +58,7 @@ def db_backup(target: str, **where: Any) -> None:
 @db.command("migrate")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @folder_options
-@telling
+@one_line_errors
 def db_migrate(dry_run: bool, **where: Any) -> None:
     """Upgrade the database to this version, after a copy of it. `holdfast serve` does the same.
 

@@ -13,7 +13,7 @@ import click
 
 from ...server.config.settings import Settings, data_folder, load
 from ...store.place import without_password
-from ..commands import tell_of_file
+from ..commands import settings_file_in_use
 
 
 def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,12 +26,12 @@ def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def settings_of(data: str | None, config: str | None) -> Settings:
     """Return the settings. Without `--data`, the folder comes from the settings file."""
-    tell_of_file(config, also_unused=data is None)
+    settings_file_in_use(config, also_unused=data is None)
     return load({"data": data}, os.environ, config)
 
 
 def folder_of(data: str | None, config: str | None) -> pathlib.Path:
-    """Return the data folder, which is where the database is."""
+    """Return the data folder, which contains the database."""
     settings = settings_of(data, config)
     if settings.store and data is None:
         raise click.ClickException(

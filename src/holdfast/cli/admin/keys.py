@@ -14,7 +14,7 @@ from ...server.accounts.people.accounts import Accounts
 from ...server.audit.audit import AuditNote
 from ...store import KeyDetails, KeyRecord
 from .. import show
-from ..commands import json_option, telling
+from ..commands import json_option, one_line_errors
 from ..lists.tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, audited, beside, person
 from .budgets import key_budget
@@ -41,7 +41,7 @@ async def _in_force(store: KeysBeside) -> list[KeyRecord]:
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days after which it expires.")
 @click.option("--user", help="Make it a key of this person's account.")
 @folder_options
-@telling
+@one_line_errors
 def key_new(
     name: str,
     admin: bool,
@@ -82,7 +82,7 @@ def key_new(
 @key.command("ls")
 @json_option
 @folder_options
-@telling
+@one_line_errors
 def key_ls(as_json: bool, **where: Any) -> None:
     """List the active keys."""
     keys = beside(settings_of(**where), _in_force)
@@ -121,7 +121,7 @@ def _rights(key: KeyRecord) -> str:
 @key.command("revoke")
 @click.argument("name")
 @folder_options
-@telling
+@one_line_errors
 def key_revoke(name: str, **where: Any) -> None:
     """Revoke a key by its name or id. It stops working within a second, and its open requests end."""
     settings = settings_of(**where)

@@ -7,16 +7,16 @@ import asyncio
 import click
 
 from ..client import connect
-from ..commands import settings_options, telling
+from ..commands import one_line_errors, settings_options
 
 
 @click.command("reload")
 @settings_options
-@telling
+@one_line_errors
 def reload_command(url: str | None, data: str | None, config: str | None) -> None:
     """Make the server read its changed settings file.
 
-    All of it is taken in, or nothing if it is invalid. No connection is closed. Prints what has changed, and what needs
+    All of it is applied, or nothing if it is invalid. No connection is closed. Prints what has changed, and what needs
     a restart. SIGHUP does the same.
     """
     asyncio.run(_reload(url, data, config))

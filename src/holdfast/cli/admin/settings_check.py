@@ -36,7 +36,7 @@ _STEP = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 def problems(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: str | None, old_names: OldNames, *, here: bool
 ) -> list[str]:
-    """Return what is wrong with the settings, each problem once. Nothing is opened and no server is asked."""
+    """Return the problems of the settings, each once. No store is opened and no request is sent."""
     try:
         environ = old_names.in_environment(environ)
         values, sources = gather(flags, environ, file, old_names, here=here)
@@ -48,7 +48,7 @@ def problems(
 
 
 def converted(values: dict[str, Any], sources: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Return the settings without the values that are wrong, and what is wrong with these.
+    """Return the settings without their invalid values, and the problems of these.
 
     The decoder stops at its first problem. So that value is removed, and all are decoded again. A required value that
     was removed is replaced by an empty text: the other tables keep their numbers.
@@ -91,7 +91,7 @@ def _table_at(values: Any, path: str | list[tuple[str, str]]) -> Any:
 
 
 def _deeper(settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is found by making the parts of a server: providers, keys, agents, log levels."""
+    """Yield the problems that appear when the parts of a server are made: providers, keys, agents, log levels."""
     saved = saved_file(settings, environ)
     checks: list[Callable[[], Any]] = [
         *(lambda each=each: make_provider(each, settings, environ) for each in settings.providers),
@@ -105,7 +105,7 @@ def _deeper(settings: Settings, sources: Mapping[str, str], environ: Mapping[str
 
 
 def _failure(check: Callable[[], Any]) -> str:
-    """Return what is wrong, or nothing."""
+    """Return the error of a check; empty if it passes."""
     try:
         check()
     except SettingsError as error:

@@ -21,7 +21,7 @@ from ...server.config.settings import Settings
 from ...store.documents import Stored
 from .. import show
 from ..client import local_url
-from ..commands import json_option, telling
+from ..commands import json_option, one_line_errors
 from ..lists.tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, audited, beside, person
 from .budgets import user_budget
@@ -43,7 +43,7 @@ def user() -> None:
 @click.option("--owner", default="", help="Take over what the key of this name has: its sessions and runs.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @folder_options
-@telling
+@one_line_errors
 def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool, **where: Any) -> None:
     """Create an account. Without --password-stdin, print a link to set the password."""
     settings = settings_of(**where)
@@ -71,7 +71,7 @@ def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool,
 @user.command("ls")
 @json_option
 @folder_options
-@telling
+@one_line_errors
 def user_ls(as_json: bool, **where: Any) -> None:
     """List the accounts, the newest first."""
 
@@ -104,7 +104,7 @@ def user_ls(as_json: bool, **where: Any) -> None:
 @user.command("reset")
 @click.argument("name")
 @folder_options
-@telling
+@one_line_errors
 def user_reset(name: str, **where: Any) -> None:
     """Print a link to set a new password. It works once, within a day."""
     settings = settings_of(**where)
@@ -122,7 +122,7 @@ def user_reset(name: str, **where: Any) -> None:
 @click.argument("name")
 @click.argument("role", type=ROLES)
 @folder_options
-@telling
+@one_line_errors
 def user_role(name: str, role: str, **where: Any) -> None:
     """Change the role of a person. It takes effect within a second."""
     _change(settings_of(**where), name, {"role": role})
@@ -132,7 +132,7 @@ def user_role(name: str, role: str, **where: Any) -> None:
 @user.command("disable")
 @click.argument("name")
 @folder_options
-@telling
+@one_line_errors
 def user_disable(name: str, **where: Any) -> None:
     """Disable an account: its sign-ins and open requests end within a second. Nothing of it is deleted."""
     _change(settings_of(**where), name, {"is_disabled": True})
@@ -142,7 +142,7 @@ def user_disable(name: str, **where: Any) -> None:
 @user.command("enable")
 @click.argument("name")
 @folder_options
-@telling
+@one_line_errors
 def user_enable(name: str, **where: Any) -> None:
     """Enable an account again."""
     _change(settings_of(**where), name, {"is_disabled": False})
@@ -153,7 +153,7 @@ def user_enable(name: str, **where: Any) -> None:
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path))
 @folder_options
-@telling
+@one_line_errors
 def user_export(name: str, file: Path, **where: Any) -> None:
     """Write all data of a person to a ZIP archive: chats, pictures, runs, and more."""
 
@@ -176,7 +176,7 @@ def user_export(name: str, file: Path, **where: Any) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought in, and what is wrong.")
 @folder_options
-@telling
+@one_line_errors
 def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
     """Import the chats and comparisons of an archive for a person, with new ids: all or nothing."""
 

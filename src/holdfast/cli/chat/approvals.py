@@ -36,7 +36,7 @@ class Attendant:
         self._api = api
         self._approve = frozenset(approve)
         self.is_person = sys.stdin is not None and sys.stdin.isatty() and show.err.is_terminal
-        self._heard: asyncio.Queue[Object | str] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Object | str] = asyncio.Queue()
         self._waiting: dict[str, Object] = {}
         self._parts: tuple[str, list[str]] = ("", [])
         """The id of the call that needs approval, and the parts of it that were not shown yet."""
@@ -50,7 +50,7 @@ class Attendant:
     async def beside(self, run_id: str, printer: Printer) -> AsyncGenerator[None]:
         """Read the keyboard until the block is left. Then the prompt reads it again."""
         self._run_id, self._printer = run_id, printer
-        self._heard, self._waiting, self._parts = asyncio.Queue(), {}, ("", [])
+        self._inbox, self._waiting, self._parts = asyncio.Queue(), {}, ("", [])
         attending = asyncio.create_task(self._attend())
         self._listen()
         try:
@@ -63,13 +63,13 @@ class Attendant:
     def take(self, event: Object) -> None:
         """Handle an event of the run if it is about approvals."""
         if event["type"] in ("approval.requested", "approval.decided"):
-            self._heard.put_nowait(event)
+            self._inbox.put_nowait(event)
 
     async def _attend(self) -> None:
         while True:
-            heard = await self._heard.get()
+            item = await self._inbox.get()
             try:
-                await (self._hear(heard.strip()) if isinstance(heard, str) else self._see(heard))
+                await (self._handle_line(item.strip()) if isinstance(item, str) else self._see(item))
             except CallFailed as error:
                 self._printer.aside(str(error), "yellow")
                 self._ask()
@@ -93,7 +93,7 @@ class Attendant:
             self._stop_listening()  # Ctrl-D: no more input for this run
         *lines, self._typed = (self._typed + data).split(b"\n")
         for line in lines:
-            self._heard.put_nowait(line.decode("utf-8", "replace"))
+            self._inbox.put_nowait(line.decode("utf-8", "replace"))
 
     # approvals
 
@@ -112,14 +112,14 @@ class Attendant:
 
     def _ask(self) -> None:
         """Show the next question, if there is one: the whole call, one part after the other."""
-        asked = next(iter(self._waiting.values()), None)
-        if asked is None:
+        request = next(iter(self._waiting.values()), None)
+        if request is None:
             return
         call, parts = self._parts
-        if call != asked["id"] or not parts:
-            parts = parts_of(asked["arguments"], *show.err.size)
-            self._printer.aside(f"Allow {visible(asked['tool'])}?", "bold")
-        self._parts = asked["id"], parts[1:]
+        if call != request["id"] or not parts:
+            parts = parts_of(request["arguments"], *show.err.size)
+            self._printer.aside(f"Allow {visible(request['tool'])}?", "bold")
+        self._parts = request["id"], parts[1:]
         self._printer.aside(parts[0], "")
         left = f"{show.plural(len(parts) - 1, 'more part')}. {MORE}" if parts[1:] else CHOICES
         self._printer.aside(f"{left}: ", "bold", end="")
@@ -134,34 +134,34 @@ class Attendant:
         )
         await self._api.call("POST", f"/api/runs/{self._run_id}/stop")
 
-    async def _answer(self, asked: Object, line: str) -> None:
-        word, _, note = line.partition(" ")
-        if word in SCOPES and not note and not self._is_cut(asked):
-            said = {"decision": "allow", "scope": SCOPES[word]}
-        elif word == "n":
-            said = {"decision": "deny", "note": note.strip()}
+    async def _answer(self, request: Object, line: str) -> None:
+        choice, _, note = line.partition(" ")
+        if choice in SCOPES and not note and not self._is_cut(request):
+            decision = {"decision": "allow", "scope": SCOPES[choice]}
+        elif choice == "n":
+            decision = {"decision": "deny", "note": note.strip()}
         else:
             self._ask()
             return
-        del self._waiting[asked["id"]]
-        await self._decide(asked, said)
+        del self._waiting[request["id"]]
+        await self._decide(request, decision)
         self._ask()
 
-    def _is_cut(self, asked: Object) -> bool:
+    def _is_cut(self, request: Object) -> bool:
         """True while part of the call was not shown yet: only a call that was shown whole can be allowed."""
         call, parts = self._parts
-        return call != asked["id"] or bool(parts)
+        return call != request["id"] or bool(parts)
 
-    async def _decide(self, asked: Object, said: Object) -> None:
-        await self._api.call("POST", f"/api/runs/{self._run_id}/approvals/{asked['id']}", said)
+    async def _decide(self, request: Object, decision: Object) -> None:
+        await self._api.call("POST", f"/api/runs/{self._run_id}/approvals/{request['id']}", decision)
 
     # steering
 
-    async def _hear(self, line: str) -> None:
+    async def _handle_line(self, line: str) -> None:
         """Use a line as the answer to the open question. Without one, send it to the agent."""
-        asked = next(iter(self._waiting.values()), None)
-        if asked is not None:
-            await self._answer(asked, line)
+        request = next(iter(self._waiting.values()), None)
+        if request is not None:
+            await self._answer(request, line)
         elif line.startswith("/"):
             self._printer.aside("Commands are not available while the agent is running. Ctrl-C stops it.", "yellow")
         elif line:

@@ -17,8 +17,8 @@ def as_read(messages: Sequence[Object]) -> list[Object]:
             is_continued = bool(read) and read[-1]["role"] == "assistant"
             continue
         if is_continued and message["role"] == "assistant":
-            said = text_of(read[-1]["content"]) + text_of(message["content"])
-            message = {**message, "content": said}
+            content = text_of(read[-1]["content"]) + text_of(message["content"])
+            message = {**message, "content": content}
             read.pop()
         is_continued = False
         read.append(message)

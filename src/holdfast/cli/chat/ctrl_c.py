@@ -17,7 +17,7 @@ class CtrlC:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._prompt: Callable[[], None] | None = None
-        self._asked: asyncio.Event | None = None
+        self._stop: asyncio.Event | None = None
         self._came_early = False
 
     def __enter__(self) -> CtrlC:
@@ -32,13 +32,13 @@ class CtrlC:
     @contextmanager
     def stops(self) -> Generator[asyncio.Event]:
         """Yield an event that is set when the work of the block should stop."""
-        self._asked = asyncio.Event()
+        self._stop = asyncio.Event()
         if self._came_early:
-            self._asked.set()
+            self._stop.set()
         try:
-            yield self._asked
+            yield self._stop
         finally:
-            self._asked, self._came_early = None, False
+            self._stop, self._came_early = None, False
 
     @contextmanager
     def reaches(self, prompt: Callable[[], None]) -> Generator[None]:
@@ -52,10 +52,10 @@ class CtrlC:
     def _take(self) -> None:
         if self._prompt is not None:
             self._prompt()
-        elif self._asked is None:
+        elif self._stop is None:
             self._came_early = True
-        elif not self._asked.is_set():
-            self._asked.set()
+        elif not self._stop.is_set():
+            self._stop.set()
         else:
             self._leave()
 
@@ -68,5 +68,5 @@ class CtrlC:
 @contextmanager
 def interruptible() -> Generator[asyncio.Event]:
     """Yield an event that the first Ctrl-C sets, to stop the run. The second one exits."""
-    with CtrlC() as ctrl_c, ctrl_c.stops() as asked:
-        yield asked
+    with CtrlC() as ctrl_c, ctrl_c.stops() as stop:
+        yield stop

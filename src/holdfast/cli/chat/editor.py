@@ -35,7 +35,7 @@ LONGEST_KEPT = 10_000
 class Editor:
     """The line editor of one chat. It draws on a terminal's stream, and reads standard input while it is open."""
 
-    def __init__(self, screen: TextIO, said: Sequence[str]) -> None:
+    def __init__(self, screen: TextIO, messages: Sequence[str]) -> None:
         output = create_output(stdout=unfiltered(screen))
         if isinstance(output, Vt100_Output):
             output.enable_cpr = False  # the terminal's reply to that query would be read as input for an agent
@@ -43,7 +43,7 @@ class Editor:
             "> ",
             multiline=True,
             key_bindings=_keys(),
-            history=_History(said, _open_file()),
+            history=_History(messages, _open_file()),
             enable_history_search=True,
             search_ignore_case=True,
             enable_open_in_editor=True,
@@ -98,15 +98,15 @@ def _typed_ahead() -> list[str]:
 class _History(History):
     """Earlier messages: those of the history file, then those of the session."""
 
-    def __init__(self, said: Sequence[str], file: pathlib.Path | None) -> None:
+    def __init__(self, messages: Sequence[str], file: pathlib.Path | None) -> None:
         super().__init__()
-        self._said, self._file = said, file
+        self._messages, self._file = messages, file
 
     def load_history_strings(self) -> Iterable[str]:
         """Yield the messages, the newest first."""
-        yield from reversed(self._said)
-        known = set(self._said)
-        yield from (text for text in reversed(_read(self._file)) if text not in known)
+        yield from reversed(self._messages)
+        shown = set(self._messages)
+        yield from (text for text in reversed(_read(self._file)) if text not in shown)
 
     def store_string(self, string: str) -> None:
         """Add a message to the file. A message that begins with a space is not saved, as in a shell."""

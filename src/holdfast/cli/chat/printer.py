@@ -40,7 +40,7 @@ class Printer:
         elif event["type"] == "run.settled":
             self._end(event["settlement"])
         else:
-            self._take_work(event)
+            self._print_work(event)
 
     def aside(self, text: str, style: str = "dim", end: str = "\n") -> None:
         """Print something that is not part of the answer, on a separate line."""
@@ -51,7 +51,7 @@ class Printer:
 
     # an agent's work
 
-    def _take_work(self, event: Object) -> None:
+    def _print_work(self, event: Object) -> None:
         """Print the work of an agent: a line when a call begins, and one when it has ended."""
         if event["type"] == "tool.call" and event.get("own"):
             self._names[event["id"]] = event["name"]
@@ -61,9 +61,9 @@ class Printer:
         elif event["type"] == "tool.result" and event["id"] in self._names:
             self._result(event)
         elif event["type"] == "approval.decided":
-            words = "allowed" if event["decision"] == "allow" else "denied"
+            decision = "allowed" if event["decision"] == "allow" else "denied"
             note = event.get("note", "")
-            self.aside(f"  {words}{': ' + show.line(note, WIDEST) if note else ''}")
+            self.aside(f"  {decision}{': ' + show.line(note, WIDEST) if note else ''}")
         elif event["type"] == "run.steered":
             self.aside(f"» {show.line(event['text'], WIDEST)}")
 

@@ -31,14 +31,14 @@ class Prompt:
         self._ctrl_c = ctrl_c
         self._screen = screen()
         self._lines = Lines(ctrl_c)
-        self._said: list[str] = []
+        self._sent: list[str] = []
         self._editor: Any = None
 
     def remember(self, messages: Sequence[Object]) -> None:
         """Offer the messages of a session as history. They come from a server, so control characters are removed."""
         own = (message for message in messages if message["role"] == "user" and not message.get("automatic"))
-        said = (message["content"] for message in own)
-        self._said += [safe(content) for content in said if isinstance(content, str)]
+        contents = (message["content"] for message in own)
+        self._sent += [safe(content) for content in contents if isinstance(content, str)]
 
     async def ask(self) -> str | None:
         """Return the next message: None at the end of the input, and "" if Ctrl-C discarded the text."""
@@ -55,7 +55,7 @@ class Prompt:
 
     async def _edit(self) -> str:
         if self._editor is None:  # a tenth of a second to load
-            self._editor = importlib.import_module(".editor", __package__).Editor(self._screen, self._said)
+            self._editor = importlib.import_module(".editor", __package__).Editor(self._screen, self._sent)
         with self._ctrl_c.reaches(self._editor.interrupt):
             text: str = await self._editor.edit()
         return well_formed(text)
@@ -87,17 +87,17 @@ class Lines:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bytes] = loop.create_future()
 
-        def tell(data: bytes) -> None:
+        def deliver(data: bytes) -> None:
             if not done.done():
                 done.set_result(data)
 
         def read() -> None:
             data = os.read(sys.stdin.fileno(), 65536)
             with suppress(RuntimeError):  # the loop is closed: there is no waiter any more
-                loop.call_soon_threadsafe(tell, data)
+                loop.call_soon_threadsafe(deliver, data)
 
         threading.Thread(target=read, name="holdfast-input", daemon=True).start()
-        with self._ctrl_c.reaches(lambda: tell(b"")):
+        with self._ctrl_c.reaches(lambda: deliver(b"")):
             return await done
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 _CONTROLS = frozenset({*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
 _TURNING = frozenset({*range(0x202A, 0x202F), *range(0x2066, 0x206A)})
-"""Characters that change the writing direction: with them a text looks different from what it is."""
+"""Characters that change the writing direction, so that a text looks different from its contents."""
 _REMOVED = dict.fromkeys(_CONTROLS | _TURNING)
 _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROLS | _TURNING}
 _LINES = {ord(character): " " for character in "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"}

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from .. import show
 from ..client import Api, CallFailed, Object, Query, connect
-from ..commands import settings_options, telling
+from ..commands import one_line_errors, settings_options
 from ..completion import complete_agents, complete_models, complete_sessions
 from ..lists.short_ids import SESSION, whole_id
 from ..lists.tables import SHORTEST_ID
@@ -55,7 +55,7 @@ def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def whom(model: str | None, agent: str | None) -> str | None:
+def chosen_model(model: str | None, agent: str | None) -> str | None:
     """Return the model that --model or --agent names."""
     if model and agent:
         raise click.UsageError("Use --agent or --model, not both: an agent has its own model.")
@@ -73,7 +73,7 @@ def named(tools: Sequence[str]) -> list[str]:
 @click.option("--keep", is_flag=True, help="Keep the prompt and the answer as a new session.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished run as JSON.")
 @settings_options
-@telling
+@one_line_errors
 def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: Any) -> None:
     """Send one prompt and print the answer.
 
@@ -86,7 +86,7 @@ def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: A
     text = with_input(prompt)
     if not text:
         raise click.UsageError('No prompt given. Try: holdfast run "Why is the sky blue?"')
-    sys.exit(asyncio.run(_run_once(well_formed(text), model=whom(model, agent), **what)))
+    sys.exit(asyncio.run(_run_once(well_formed(text), model=chosen_model(model, agent), **what)))
 
 
 SILENT = 1.0
@@ -95,9 +95,9 @@ SILENT = 1.0
 
 def with_input(prompt: Sequence[str]) -> str:
     """Return the prompt followed by standard input. If that takes long, print a note about the wait."""
-    words = " ".join(prompt)
+    text = " ".join(prompt)
     if sys.stdin is None or sys.stdin.isatty():
-        return words
+        return text
     waiting = threading.Timer(SILENT, show.note, ["Reading standard input until it ends. Use < /dev/null for none."])
     waiting.daemon = True
     waiting.start()
@@ -105,7 +105,7 @@ def with_input(prompt: Sequence[str]) -> str:
         piped = sys.stdin.read()
     finally:
         waiting.cancel()
-    return "\n\n".join(part for part in (words, piped.strip()) if part)
+    return "\n\n".join(part for part in (text, piped.strip()) if part)
 
 
 async def _run_once(
@@ -122,15 +122,15 @@ async def _run_once(
 ) -> int:
     async with connect(**where) as api:
         attendant = Attendant(api, named(approve))
-        session = await _asked_session(api, session, goes_on=goes_on)
-        with interruptible() as asked:
+        session = await _chosen_session(api, session, goes_on=goes_on)
+        with interruptible() as stop_requested:
             if session is None and not keep:
                 started = await _start_alone(api, text, system, model)
             else:
                 session = session or await _new_session(api, system, model)
                 body = {"input": text, **({"model": model} if model else {})}
                 started = await api.call("POST", f"/api/sessions/{session}/runs", body)
-            settled = await follow(api, started, silent=as_json, asked=asked, attendant=attendant)
+            settled = await follow(api, started, silent=as_json, stop_requested=stop_requested, attendant=attendant)
         if as_json:
             finished = await api.call("GET", f"/api/runs/{started['id']}")
             sys.stdout.write(show.as_json(finished))
@@ -147,7 +147,7 @@ async def _start_alone(api: Api, text: str, system: str | None, model: str | Non
     return await api.call("GET", f"/api/runs/{started['holdfast']['run_id']}")
 
 
-async def _asked_session(api: Api, session: str | None, *, goes_on: bool) -> str | None:
+async def _chosen_session(api: Api, session: str | None, *, goes_on: bool) -> str | None:
     """Return the session that the command line names; None for a new one."""
     if session is not None:
         return await whole_id(api, SESSION, session)
@@ -165,7 +165,7 @@ async def _new_session(api: Api, system: str | None = None, model: str | None = 
 
 
 def _hint(session: str | None, run_id: str) -> None:
-    """Return how to continue the session, or how to show the run if it has none."""
+    """Print how to continue the session, or how to show the run if it has none."""
     if session is None:
         show.note(f"See the run with: holdfast runs show {run_id[:SHORTEST_ID]}")
     else:
@@ -177,25 +177,25 @@ async def follow(
     run: Object,
     *,
     silent: bool = False,
-    asked: asyncio.Event | None = None,
+    stop_requested: asyncio.Event | None = None,
     attendant: Attendant | None = None,
 ) -> Object:
-    """Print a run as it arrives, and return its settlement. Stop the run when `asked` is set."""
+    """Print a run as it arrives, and return its settlement. Stop the run when `stop_requested` is set."""
     printer = Printer(silent)
     async with contextlib.AsyncExitStack() as meanwhile:
-        if asked is not None:
-            meanwhile.callback(asyncio.create_task(_stop_when(asked, api, run["id"])).cancel)
+        if stop_requested is not None:
+            meanwhile.callback(asyncio.create_task(_stop_when(stop_requested, api, run["id"])).cancel)
         if attendant is not None and run["kind"] == "agent":
             await meanwhile.enter_async_context(attendant.beside(run["id"], printer))
         async for event in api.events(run["id"]):
             try:
                 printer.take(event)
             except BrokenPipeError:
-                if asked is None:
+                if stop_requested is None:
                     raise
                 printer = Printer(silent=True)
-                _let_go_of_output()
-                asked.set()
+                _discard_output()
+                stop_requested.set()
             if attendant is not None:
                 attendant.take(event)
             if event["type"] == "run.settled":
@@ -204,15 +204,15 @@ async def follow(
     raise CallFailed(f"The events of run {run['id']} ended before it did.")
 
 
-async def _stop_when(asked: asyncio.Event, api: Api, run_id: str) -> None:
-    await asked.wait()
+async def _stop_when(stop_requested: asyncio.Event, api: Api, run_id: str) -> None:
+    await stop_requested.wait()
     try:
         await api.call("POST", f"/api/runs/{run_id}/stop")
     except CallFailed as error:
         show.note(f"Could not stop the run: {error!s}", "red")
 
 
-def _let_go_of_output() -> None:
+def _discard_output() -> None:
     """Discard further output: the reader of the pipe (`head`) has closed it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -222,13 +222,13 @@ def _let_go_of_output() -> None:
 @click.command()
 @talk_options
 @settings_options
-@telling
+@one_line_errors
 def chat(model: str | None, agent: str | None, **what: Any) -> None:
     """Chat with a model.
 
     Ctrl-C stops an answer, which is saved. /help lists the commands and keys.
     """
-    sys.exit(asyncio.run(_chat(model=whom(model, agent), **what)))
+    sys.exit(asyncio.run(_chat(model=chosen_model(model, agent), **what)))
 
 
 async def _chat(
@@ -242,21 +242,21 @@ async def _chat(
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
         ctrl_c = stack.enter_context(CtrlC())
-        with ctrl_c.stops() as asked:
+        with ctrl_c.stops() as stop_requested:
             api = await stack.enter_async_context(connect(**where))
             talk = _Talk(api, model, Prompt(ctrl_c), Attendant(api, named(approve)))
-            await talk.begin(await _asked_session(api, session, goes_on=goes_on), system, asked)
-        while (said := await talk.prompt.ask()) is not None and said != "/quit":
-            if said:
-                with ctrl_c.stops() as asked:
-                    await _answered(talk, said, asked)
+            await talk.begin(await _chosen_session(api, session, goes_on=goes_on), system, stop_requested)
+        while (text := await talk.prompt.ask()) is not None and text != "/quit":
+            if text:
+                with ctrl_c.stops() as stop_requested:
+                    await _answered(talk, text, stop_requested)
         _hint(talk.session, "")
         return APPROVAL_MISSING if talk.attendant.missed else 0
 
 
-async def _answered(talk: _Talk, said: str, asked: asyncio.Event) -> None:
+async def _answered(talk: _Talk, text: str, stop_requested: asyncio.Event) -> None:
     try:
-        await talk.say(said, asked)
+        await talk.send(text, stop_requested)
     except CallFailed as error:
         show.note(f"{error!s}", "red")
 
@@ -270,9 +270,9 @@ class _Talk:
         self.prompt = prompt
         self.attendant = attendant
         self.session = ""
-        self._asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
-    async def begin(self, session: str | None, system: str | None, asked: asyncio.Event | None = None) -> None:
+    async def begin(self, session: str | None, system: str | None, stop_requested: asyncio.Event | None = None) -> None:
         """Continue a session, or start one."""
         if session is None:
             self.session = await _new_session(self._api, system, self._model)
@@ -286,15 +286,15 @@ class _Talk:
             show.note(f"{message['role']}: {show.line(str(message['content']), 200)}")
         if opened["active_run"]:
             beside = self.attendant if self.attendant.is_person else None  # runs of other clients are not stopped
-            await follow(self._api, opened["active_run"], asked=asked, attendant=beside)
+            await follow(self._api, opened["active_run"], stop_requested=stop_requested, attendant=beside)
 
-    async def say(self, said: str, asked: asyncio.Event) -> None:
-        """Send a message, or run a command. `asked` stops the run that it starts."""
-        self._asked = asked
-        if not said.startswith("/"):
-            await self._start("runs", {"input": said})
+    async def send(self, text: str, stop_requested: asyncio.Event) -> None:
+        """Send a message, or run a command. `stop_requested` stops the run that it starts."""
+        self._stop_requested = stop_requested
+        if not text.startswith("/"):
+            await self._start("runs", {"input": text})
             return
-        name, _, rest = said[1:].partition(" ")
+        name, _, rest = text[1:].partition(" ")
         commands = {
             "help": self._help,
             "new": self._new,
@@ -313,7 +313,7 @@ class _Talk:
     async def _start(self, how: str, body: Object) -> None:
         body = {**body, **({"model": self._model} if self._model else {})}
         started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
-        await follow(self._api, started, asked=self._asked, attendant=self.attendant)
+        await follow(self._api, started, stop_requested=self._stop_requested, attendant=self.attendant)
 
     async def _help(self, rest: str) -> None:
         show.err.print(HELP)

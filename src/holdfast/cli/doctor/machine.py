@@ -24,7 +24,7 @@ from .check import Check
 
 
 def check_platform(platform: str) -> Iterator[Check]:
-    """Report what only Linux can do, on another system: `platform` is that of `sys`."""
+    """Report features that need Linux, on another system. `platform` is `sys.platform`."""
     if platform == "win32":
         yield Check("bad", "Windows is not supported", "Run Holdfast in WSL or in a container.")
     elif platform != "linux":

@@ -18,7 +18,7 @@ from ..chat.ctrl_c import CtrlC, interruptible
 from ..chat.prompt import Lines, well_formed
 from ..chat.talk import EXIT, with_input
 from ..client import Api, CallFailed, Object, connect
-from ..commands import settings_options, telling
+from ..commands import one_line_errors, settings_options
 from ..completion import complete_models
 from .prompt_set import check_files, compare_set
 
@@ -52,7 +52,7 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
 )
 @click.option("--concurrency", type=click.IntRange(1, 32), default=4, help="With --set: concurrent requests (4).")
 @settings_options
-@telling
+@one_line_errors
 def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, **what: Any) -> None:
     """Send a prompt to several models and compare the answers.
 
@@ -100,8 +100,8 @@ async def _compare(
     body["order"] = "sequential" if sequential else "parallel"
     body |= {name: value for name, value in (("kind", kind), ("system", system), ("timeout", timeout)) if value}
     async with connect(url, data, config) as api:
-        with interruptible() as asked:
-            comparison = await _follow(api, body, asked, silent=as_json)
+        with interruptible() as stop_requested:
+            comparison = await _follow(api, body, stop_requested, silent=as_json)
         if blind and not as_json:
             comparison = await _vote(api, comparison)
         if as_json:
@@ -111,7 +111,7 @@ async def _compare(
     return EXIT[min((_outcome(pane) for pane in comparison["panes"]), key=WORST_FIRST.index)]
 
 
-async def _follow(api: Api, body: Object, asked: asyncio.Event, *, silent: bool) -> Object:
+async def _follow(api: Api, body: Object, stop_requested: asyncio.Event, *, silent: bool) -> Object:
     """Show the panes live, and return the comparison when all have settled."""
     screen = _Silence() if silent else _LivePanes() if show.is_terminal() else _OneByOne()
     stopper: asyncio.Task[None] | None = None
@@ -119,7 +119,7 @@ async def _follow(api: Api, body: Object, asked: asyncio.Event, *, silent: bool)
         with screen:
             async for name, event in api.stream("POST", "/api/comparisons", body):
                 if name == "comparison.started":
-                    stopper = asyncio.create_task(_stop_when(asked, api, event["comparison"]["id"]))
+                    stopper = asyncio.create_task(_stop_when(stop_requested, api, event["comparison"]["id"]))
                     screen.begin(event["comparison"])
                 elif name == "comparison.settled":
                     screen.end(event["comparison"])
@@ -133,8 +133,8 @@ async def _follow(api: Api, body: Object, asked: asyncio.Event, *, silent: bool)
     raise CallFailed("Lost the connection before the comparison was finished.")
 
 
-async def _stop_when(asked: asyncio.Event, api: Api, comparison_id: str) -> None:
-    await asked.wait()
+async def _stop_when(stop_requested: asyncio.Event, api: Api, comparison_id: str) -> None:
+    await stop_requested.wait()
     try:
         await api.call("POST", f"/api/comparisons/{comparison_id}/stop", {})
     except CallFailed as error:
@@ -158,28 +158,28 @@ async def _vote(api: Api, comparison: Object) -> Object:
     if not labels:
         show.note("No response completed: nothing to vote on.", "yellow")
         return await api.call("POST", f"{path}/reveal", {})
-    choice = await _asked_choice(labels)
+    choice = await _read_choice(labels)
     if choice is None:
         return await api.call("POST", f"{path}/reveal", {})
     return await api.call("POST", f"{path}/vote", {"winner": choice})
 
 
-async def _asked_choice(labels: dict[str, int]) -> int | str | None:
+async def _read_choice(labels: dict[str, int]) -> int | str | None:
     """Return the vote: a pane, a tie, none of them; None after Ctrl-C, Ctrl-D or an empty line."""
     choices: dict[str, int | str] = {**labels, "T": "tie", "TIE": "tie", "N": "none", "NONE": "none"}
-    asked = f"Which is best? {', '.join(labels)}, [t]ie, [n]one, Enter to reveal without a vote: "
+    question = f"Which is best? {', '.join(labels)}, [t]ie, [n]one, Enter to reveal without a vote: "
     with CtrlC() as ctrl_c:
         lines = Lines(ctrl_c)
         while True:
-            show.err.print(asked, style="bold", markup=False, end="")
-            said = await lines.next()
-            if said is None:
+            show.err.print(question, style="bold", markup=False, end="")
+            line = await lines.next()
+            if line is None:
                 show.err.print()
-            if not said or not (word := said.strip().upper()):
+            if not line or not (choice := line.strip().upper()):
                 return None
-            if word in choices:
-                return choices[word]
-            show.note(f"Unknown choice {word!r}.", "yellow")
+            if choice in choices:
+                return choices[choice]
+            show.note(f"Unknown choice {choice!r}.", "yellow")
 
 
 def _summary(comparison: Object) -> None:
@@ -219,30 +219,30 @@ def _number(value: float | None, unit: str) -> str:
 class _Pane:
     """The state of one pane."""
 
-    def __init__(self, shown: Object) -> None:
-        self.title = f"{shown['label']}  {shown['model']}" if shown["model"] else shown["label"]
+    def __init__(self, pane: Object) -> None:
+        self.title = f"{pane['label']}  {pane['model']}" if pane["model"] else pane["label"]
         self.text = ""
         self.reasoning = ""
         self.state = "waiting"
-        self.told = ""
+        self.note = ""
 
     def take(self, event: Object) -> None:
         match event["type"]:
             case "run.started":
-                self.state, self.text, self.reasoning, self.told = "running", "", "", ""
+                self.state, self.text, self.reasoning, self.note = "running", "", "", ""
             case "text.delta":
                 self.text += event["text"]
             case "reasoning.delta":
                 self.reasoning += event["text"]
             case "notice":
-                self.told = event["message"]
+                self.note = event["message"]
             case "run.settled":
                 self.state = event["settlement"]["outcome"]
-                self.told = show.why({"settlement": event["settlement"]})
+                self.note = show.why({"settlement": event["settlement"]})
 
 
 class _Screen:
-    """Shows panes. Each subclass decides when to print what."""
+    """Shows panes. Each subclass decides when to print which text."""
 
     def __init__(self) -> None:
         self.panes: list[_Pane] = []
@@ -254,7 +254,7 @@ class _Screen:
         pass
 
     def begin(self, comparison: Object) -> None:
-        self.panes = [_Pane(shown) for shown in comparison["panes"]]
+        self.panes = [_Pane(pane) for pane in comparison["panes"]]
 
     def take(self, event: Object) -> None:
         self.panes[event["pane"]].take(event)
@@ -286,7 +286,7 @@ class _OneByOne(_Screen):
             self._print(pane)
 
     def _print(self, pane: _Pane) -> None:
-        ending = "" if pane.state == "completed" else f" ({pane.state}{f': {pane.told}' if pane.told else ''})"
+        ending = "" if pane.state == "completed" else f" ({pane.state}{f': {pane.note}' if pane.note else ''})"
         sys.stdout.write(f"== {pane.title}{ending}\n\n{pane.text.rstrip()}\n\n")
         sys.stdout.flush()
 
@@ -336,7 +336,7 @@ class _LivePanes(_Screen):
             lines = body.wrap(show.out, max(width, 1))
             body = Text("\n").join(lines[-(height - 2) :])
         inside: RenderableType = body
-        if pane.told and pane.state != "completed":
-            inside = Group(body, Text(show.line(pane.told, 200), style="dim"))
+        if pane.note and pane.state != "completed":
+            inside = Group(body, Text(show.line(pane.note, 200), style="dim"))
         state = Text(pane.state, style=colour)
         return Panel(inside, title=Text(pane.title), subtitle=state, border_style=colour, height=height)

@@ -21,9 +21,9 @@ LEFT, RIGHT, ROW, WIDTH = 190, 84, 38, 760
 """Pixels: width of names, width of numbers, height of a row, width of a plot."""
 
 
-def report_page(told: Object, cells: Sequence[Object]) -> str:
+def report_page(report: Object, cells: Sequence[Object]) -> str:
     """Return the page."""
-    batch, models = told["batch"], told["models"]
+    batch, models = report["batch"], report["models"]
     sections = [
         _header(batch),
         _table(models),
@@ -38,11 +38,11 @@ def report_page(told: Object, cells: Sequence[Object]) -> str:
 def _header(batch: Object) -> Markup:
     progress = batch["progress"]
     state = batch["status"]
-    told = f"{progress['done']:,} of {progress['total']:,} answers"
+    answered = f"{progress['done']:,} of {progress['total']:,} answers"
     facts: list[Child] = [
         f"{batch['prompts']:,} prompts",
         f"{len(batch['models'])} models",
-        told if state == "finished" else [tag("strong", state), f", {told}"],
+        answered if state == "finished" else [tag("strong", state), f", {answered}"],
         f"{progress['failed']:,} failed" if progress["failed"] else None,
         str(batch["created_at"])[:16].replace("T", " ") + " UTC",
     ]
@@ -110,19 +110,19 @@ _AGREEMENT = "The dot is the share of right answers, the line its 95% interval. 
 _SPREAD = "The mark is the median, the box the middle half, the line the middle 90%. Completed answers only."
 
 
-def _section(title: str, told: Child, plot: Markup) -> Markup:
-    return tag("section", tag("h2", title), tag("p", told, class_="told"), plot)
+def _section(title: str, note: Child, plot: Markup) -> Markup:
+    return tag("section", tag("h2", title), tag("p", note, class_="told"), plot)
 
 
 def _agreement(models: Sequence[Object]) -> Markup:
     def draw(number: int, x: Scale, y: float) -> list[Markup]:
-        told = models[number]["agreement"]
-        if not told["asked"]:
+        agreement = models[number]["agreement"]
+        if not agreement["asked"]:
             return [_value(y, "–")]
         return [
-            tag("line", class_="whisker", x1=x(told["low"]), x2=x(told["high"]), y1=y, y2=y),
-            tag("circle", class_="dot", cx=x(told["rate"]), cy=y, r=6),
-            _value(y, _share(told["rate"])),
+            tag("line", class_="whisker", x1=x(agreement["low"]), x2=x(agreement["high"]), y1=y, y2=y),
+            tag("circle", class_="dot", cx=x(agreement["rate"]), cy=y, r=6),
+            _value(y, _share(agreement["rate"])),
         ]
 
     ticks = [(share, _share(share)) for share in (0, 0.25, 0.5, 0.75, 1)]
@@ -171,7 +171,7 @@ def _spreads(names: Sequence[str], values: Sequence[Sequence[float]], unit: str)
     return _chart(names, most, ticks, draw, "Spread for each model")
 
 
-def _chart(names: Sequence[str], most: float, ticks: Sequence[tuple[float, str]], draw: Row, told: str) -> Markup:
+def _chart(names: Sequence[str], most: float, ticks: Sequence[tuple[float, str]], draw: Row, title: str) -> Markup:
     """Return a plot with a row for each name over an axis from 0 to `most`."""
 
     def x(value: float) -> float:
@@ -190,7 +190,7 @@ def _chart(names: Sequence[str], most: float, ticks: Sequence[tuple[float, str]]
         y = ROW * number + ROW // 2 + 4
         label = tag("text", _short(name), tag("title", name), class_="name", x=LEFT - 12, y=y + 4)
         rows.append([label, *draw(number, x, y)])
-    return tag("svg", grid, rows, viewBox=f"0 0 {WIDTH} {bottom + 24}", role="img", aria_label=told)
+    return tag("svg", grid, rows, viewBox=f"0 0 {WIDTH} {bottom + 24}", role="img", aria_label=title)
 
 
 def _value(y: float, text: str) -> Markup:
@@ -227,14 +227,14 @@ def _by_kind(models: Sequence[str], cells: Sequence[Object]) -> Markup | None:
     return tag("section", tag("h2", "Agreement by kind"), tag("table", head, tag("tbody", rows), class_="kinds"))
 
 
-def _kind_cell(right: int, asked: int) -> Markup:
-    if not asked:
+def _kind_cell(right: int, total: int) -> Markup:
+    if not total:
         return tag("td", "–")
-    low, high = wilson(right, asked)
-    told = f"{right} of {asked}; 95% interval {_share(low)} to {_share(high)}"
-    share = right / asked
-    count = tag("small", f"{right}/{asked}")
-    return tag("td", _share(share), " ", count, style=f"--share: {share:.3f}", title=told)
+    low, high = wilson(right, total)
+    interval = f"{right} of {total}; 95% interval {_share(low)} to {_share(high)}"
+    share = right / total
+    count = tag("small", f"{right}/{total}")
+    return tag("td", _share(share), " ", count, style=f"--share: {share:.3f}", title=interval)
 
 
 # Answers.
@@ -242,13 +242,13 @@ def _kind_cell(right: int, asked: int) -> Markup:
 
 def _answers(cells: Sequence[Object]) -> Markup:
     """Return the answers by prompt. Prompts with errors or differing answers come first."""
-    prompts: dict[int, list[Object]] = defaultdict(list)
+    by_prompt: dict[int, list[Object]] = defaultdict(list)
     for cell in cells:
-        prompts[cell["number"]].append(cell)
-    ordered = sorted(prompts.values(), key=lambda answers: (_interest(answers), answers[0]["number"]))
-    told = tag("p", "Those on which models differ come first.", class_="told")
-    shown = [_prompt(answers) for answers in ordered[:MOST_SHOWN]]
-    return tag("section", tag("h2", "Answers"), told, shown, _left_out(len(ordered) - MOST_SHOWN))
+        by_prompt[cell["number"]].append(cell)
+    ordered = sorted(by_prompt.values(), key=lambda answers: (_interest(answers), answers[0]["number"]))
+    note = tag("p", "Those on which models differ come first.", class_="told")
+    details = [_prompt(answers) for answers in ordered[:MOST_SHOWN]]
+    return tag("section", tag("h2", "Answers"), note, details, _left_out(len(ordered) - MOST_SHOWN))
 
 
 def _left_out(prompts: int) -> Markup | None:
@@ -265,11 +265,11 @@ def _interest(answers: Sequence[Object]) -> int:
 
 def _prompt(answers: Sequence[Object]) -> Markup:
     first = answers[0]
-    asked = _text_of(first["prompt"])
+    prompt = _text_of(first["prompt"])
     marks = tag("span", [_mark(answer) for answer in answers], class_="marks")
-    summary = tag("summary", marks, tag("b", first["prompt_id"]), " ", _short(asked, 110))
-    said = tag("div", [_answer(answer) for answer in answers], class_="answers")
-    return tag("details", summary, tag("pre", _clipped(asked), class_="asked"), _expected(first["expected"]), said)
+    summary = tag("summary", marks, tag("b", first["prompt_id"]), " ", _short(prompt, 110))
+    listed = tag("div", [_answer(answer) for answer in answers], class_="answers")
+    return tag("details", summary, tag("pre", _clipped(prompt), class_="asked"), _expected(first["expected"]), listed)
 
 
 def _expected(value: Any) -> Markup | None:
@@ -290,11 +290,11 @@ def _state(answer: Object) -> tuple[str, str]:
 def _answer(answer: Object) -> Markup:
     state, _ = _state(answer)
     numbers = [state, _milliseconds(answer["ttft_ms"]), f"{answer['output_tokens']:,} tokens"]
-    told = tag("small", " · ".join(number for number in numbers if number != "–"))
+    figures = tag("small", " · ".join(number for number in numbers if number != "–"))
     text = tag("pre", _clipped(answer["text"])) if answer["text"] else None
     trouble = answer["error"]["message"] if answer["error"] else answer.get("not_judged")
     error = tag("p", _clipped(trouble), class_="bad") if trouble else None
-    return tag("article", tag("h3", answer["model"], " ", told), text, error)
+    return tag("article", tag("h3", answer["model"], " ", figures), text, error)
 
 
 def _notes(batch: Object) -> Markup:
@@ -312,7 +312,7 @@ def _notes(batch: Object) -> Markup:
     return tag("footer", tag("p", judged), tag("p", f"{batch['id']}, made with Holdfast."))
 
 
-# Words.
+# Text and numbers.
 
 
 def _share(value: float) -> str:
@@ -335,9 +335,9 @@ def _short(text: str, longest: int = 26) -> str:
 
 
 def _clipped(text: Any) -> Child:
-    said = str(text)
-    more = len(said) - LONGEST
-    return [said[:LONGEST], tag("em", f" … and {more:,} more characters") if more > 0 else None]
+    whole = str(text)
+    more = len(whole) - LONGEST
+    return [whole[:LONGEST], tag("em", f" … and {more:,} more characters") if more > 0 else None]
 
 
 def _text_of(content: Any) -> str:

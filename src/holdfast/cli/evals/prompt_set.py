@@ -83,12 +83,12 @@ async def compare_set(
         raise click.UsageError("--blind and --sequential do not work with --set.")
     body = _body(set_file, models, how) if resume is None else None
     async with connect(url, data, config) as api:
-        with interruptible() as asked:
+        with interruptible() as stop_requested:
             batch = await (_resumed(api, resume) if resume is not None else _begun(api, body or {}))
-            batch = await _follow(api, batch, asked)
-        told = await api.call("GET", f"/api/batches/{batch['id']}/report")
-        _print(told, as_csv=as_csv, as_json=as_json)
-        await _write(api, told, report, answers)
+            batch = await _follow(api, batch, stop_requested)
+        report_data = await api.call("GET", f"/api/batches/{batch['id']}/report")
+        _print(report_data, as_csv=as_csv, as_json=as_json)
+        await _write(api, report_data, report, answers)
     return _code(batch)
 
 
@@ -131,9 +131,9 @@ async def _resumed(api: Api, batch_id: str) -> Object:
 # Following.
 
 
-async def _follow(api: Api, batch: Object, asked: asyncio.Event) -> Object:
+async def _follow(api: Api, batch: Object, stop_requested: asyncio.Event) -> Object:
     """Show the progress to the end. Ctrl-C stops the batch and keeps its answers."""
-    stopper = asyncio.create_task(_stop_when(asked, api, batch["id"]))
+    stopper = asyncio.create_task(_stop_when(stop_requested, api, batch["id"]))
     try:
         with _bar(batch["progress"]) as move:
             async for progress in _progress(api, batch["id"]):
@@ -146,22 +146,22 @@ async def _follow(api: Api, batch: Object, asked: asyncio.Event) -> Object:
 async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
     """Yield the progress. If the connection breaks, reconnect: the batch does not depend on it."""
     loop = asyncio.get_running_loop()
-    last_heard = loop.time()
+    last_event_at = loop.time()
     while True:
         try:
             async for name, event in api.stream("GET", f"/api/batches/{batch_id}/events"):
-                last_heard = loop.time()
+                last_event_at = loop.time()
                 yield event["progress"] if name == "batch.progress" else event["batch"]["progress"]
                 if name == "batch.settled" and event["batch"]["status"] != "running":
                     return
         except CallFailed as error:
-            if loop.time() - last_heard > PATIENCE or error.status in (401, 403, 404):
+            if loop.time() - last_event_at > PATIENCE or error.status in (401, 403, 404):
                 raise
         await asyncio.sleep(0.3)
 
 
-async def _stop_when(asked: asyncio.Event, api: Api, batch_id: str) -> None:
-    await asked.wait()
+async def _stop_when(stop_requested: asyncio.Event, api: Api, batch_id: str) -> None:
+    await stop_requested.wait()
     try:
         await api.call("POST", f"/api/batches/{batch_id}/stop")
     except CallFailed as error:
@@ -184,9 +184,9 @@ def _bar(progress: Object) -> Generator[Any]:
     with Progress(*columns, console=show.err) as bar:
         task = bar.add_task("", total=progress["total"], completed=progress["done"], failed="")
 
-        def move(told: Object) -> None:
-            failed = f"{told['failed']} failed" if told["failed"] else ""
-            bar.update(task, completed=told["done"], failed=failed)
+        def move(now: Object) -> None:
+            failed = f"{now['failed']} failed" if now["failed"] else ""
+            bar.update(task, completed=now["done"], failed=failed)
 
         yield move
 
@@ -195,12 +195,12 @@ class _Lines:
     def __init__(self) -> None:
         self._tenths = -1
 
-    def __call__(self, told: Object) -> None:
-        tenths = 10 * told["done"] // max(told["total"], 1)
+    def __call__(self, progress: Object) -> None:
+        tenths = 10 * progress["done"] // max(progress["total"], 1)
         if tenths != self._tenths:
             self._tenths = tenths
-            failed = f", {told['failed']} failed" if told["failed"] else ""
-            show.err.print(f"{told['done']} of {told['total']} answered{failed}")
+            failed = f", {progress['failed']} failed" if progress["failed"] else ""
+            show.err.print(f"{progress['done']} of {progress['total']} answered{failed}")
 
 
 def _code(batch: Object) -> int:
@@ -214,17 +214,17 @@ def _code(batch: Object) -> int:
 # Writing.
 
 
-async def _write(api: Api, told: Object, report: str | None, answers: str | None) -> None:
+async def _write(api: Api, report_data: Object, report: str | None, answers: str | None) -> None:
     if report is None and answers is None:
         return
-    cells = [cell async for cell in _cells(api, told["batch"]["id"])]
-    cells.sort(key=lambda cell: (cell["number"], told["batch"]["models"].index(cell["model"])))
+    cells = [cell async for cell in _cells(api, report_data["batch"]["id"])]
+    cells.sort(key=lambda cell: (cell["number"], report_data["batch"]["models"].index(cell["model"])))
     if answers is not None:
         lines = b"".join(msgspec.json.encode(cell) + b"\n" for cell in cells)
         await asyncio.to_thread(pathlib.Path(answers).write_bytes, lines)
         show.note(f"{len(cells)} answers written to {answers}")
     if report is not None:
-        drawn = report_page(told, cells).encode("utf-8", "replace")
+        drawn = report_page(report_data, cells).encode("utf-8", "replace")
         await asyncio.to_thread(pathlib.Path(report).write_bytes, drawn)
         show.note(f"Report written to {report}")
 
@@ -240,19 +240,19 @@ async def _cells(api: Api, batch_id: str) -> AsyncGenerator[Object]:
         query["before"] = listed["data"][-1]["id"]
 
 
-def _print(told: Object, *, as_csv: bool, as_json: bool) -> None:
+def _print(report_data: Object, *, as_csv: bool, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(show.as_json(told))
+        sys.stdout.write(show.as_json(report_data))
     elif as_csv:
-        sys.stdout.write(table_of(told))
+        sys.stdout.write(table_of(report_data))
     else:
         columns = [Column("model"), *(Column(name, can_wait=name not in MAIN) for name in FIGURES)]
-        print_list(columns, [_row(model) for model in told["models"]])
+        print_list(columns, [_row(model) for model in report_data["models"]])
 
 
-def table_of(told: Object) -> str:
+def table_of(report_data: Object) -> str:
     """Return a report as CSV."""
-    return as_csv(told["models"])
+    return as_csv(report_data["models"])
 
 
 def _row(model: Object) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from ..chat.as_read import as_read
 from ..chat.screen import flat
 from ..chat.talk import EXIT, follow
 from ..client import Api, Object, Query, connect
-from ..commands import json_option, settings_options, telling
+from ..commands import json_option, one_line_errors, settings_options
 from ..completion import complete_runs, complete_sessions
 from .search import search_sessions
 from .short_ids import RUN, SESSION, Kind, whole_id
@@ -32,7 +32,7 @@ LEFT = 130
 @click.option("--all", "is_all", is_flag=True, help="Include the demo models if a provider is set up.")
 @json_option
 @settings_options
-@telling
+@one_line_errors
 def models(**what: Any) -> None:
     """List the available models."""
     asyncio.run(_models(**what))
@@ -65,7 +65,7 @@ def runs() -> None:
 @click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
 @json_option
 @settings_options
-@telling
+@one_line_errors
 def runs_ls(**what: Any) -> None:
     """List the latest runs with their outcome."""
     asyncio.run(_runs_ls(**what))
@@ -104,7 +104,7 @@ async def _runs_ls(status: str | None, limit: int, as_json: bool, **where: Any) 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
 @settings_options
-@telling
+@one_line_errors
 def runs_show(run_id: str, **where: Any) -> None:
     """Print a run as JSON."""
     sys.stdout.write(show.as_json(asyncio.run(_get(RUN, run_id, **where))))
@@ -118,7 +118,7 @@ async def _get(kind: Kind, given: str, query: str = "", **where: Any) -> Object:
 @runs.command("tail")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
 @settings_options
-@telling
+@one_line_errors
 def runs_tail(run_id: str, **where: Any) -> None:
     """Print a run's output from its start to its end. Ctrl-C leaves; the run continues."""
     try:
@@ -141,7 +141,7 @@ async def _runs_tail(run_id: str, **where: Any) -> int:
 @runs.command("stop")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
 @settings_options
-@telling
+@one_line_errors
 def runs_stop(run_id: str, **where: Any) -> None:
     """Stop a run. Its partial answer is saved."""
     asyncio.run(_runs_stop(run_id, **where))
@@ -163,7 +163,7 @@ def sessions() -> None:
 @click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
 @json_option
 @settings_options
-@telling
+@one_line_errors
 def sessions_ls(**what: Any) -> None:
     """List the latest sessions, or search them."""
     asyncio.run(_sessions_ls(**what))
@@ -197,7 +197,7 @@ sessions.add_command(search_sessions)
 @click.option("--format", "form", type=click.Choice(["json", "markdown"]), default="json", help="Output format (json).")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file (standard output).")
 @settings_options
-@telling
+@one_line_errors
 def sessions_export(session_id: str, form: str, output: str | None, **where: Any) -> None:
     """Export a session as JSON, which can be imported again, or as Markdown."""
     session = asyncio.run(_get(SESSION, session_id, "?files=inline", **where))
@@ -220,7 +220,7 @@ def markdown(session: Object) -> str:
 @sessions.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @settings_options
-@telling
+@one_line_errors
 def sessions_import(file: str, **where: Any) -> None:
     """Import a session that was exported as JSON."""
     try:
@@ -247,7 +247,7 @@ def _importable(exported: Any) -> Object:
 @click.argument("session_ids", nargs=-1, required=True, metavar="SESSION...", shell_complete=complete_sessions)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @settings_options
-@telling
+@one_line_errors
 def sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
     """Delete sessions with their messages and runs. Active runs are stopped."""
     asyncio.run(_sessions_rm(session_ids, yes, **where))
@@ -255,11 +255,11 @@ def sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
 
 async def _sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
     async with connect(**where) as api:
-        meant = [await whole_id(api, SESSION, each) for each in session_ids]
+        ids = [await whole_id(api, SESSION, each) for each in session_ids]
         if not yes:
-            names = "this session" if len(meant) == 1 else f"these {len(meant)} sessions"
-            click.confirm("\n".join([*meant, f"Permanently delete {names}?"]), abort=True)
-        for session_id in dict.fromkeys(meant):
+            names = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
+            click.confirm("\n".join([*ids, f"Permanently delete {names}?"]), abort=True)
+        for session_id in dict.fromkeys(ids):
             await _remove(api, session_id)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..client import Object, connect
-from ..commands import json_option, settings_options, telling
+from ..commands import json_option, one_line_errors, settings_options
 from .tables import Column, TableCell, print_list, when
 
 COLUMNS = (
@@ -27,7 +27,7 @@ COLUMNS = (
 @click.command()
 @json_option
 @settings_options
-@telling
+@one_line_errors
 def nodes(**what: Any) -> None:
     """List the servers that share the store."""
     asyncio.run(_nodes(**what))

@@ -12,7 +12,7 @@ from rich.text import Text
 from .. import show
 from ..chat.screen import flat
 from ..client import connect
-from ..commands import settings_options, telling
+from ..commands import one_line_errors, settings_options
 from .tables import short_ids
 
 _HEADER = ("session", "message", "title", "updated_at", "excerpt")
@@ -23,7 +23,7 @@ _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 @click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of messages (20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_options
-@telling
+@one_line_errors
 def search_sessions(words: tuple[str, ...], **what: Any) -> None:
     """Find messages by words or prefixes of words."""
     asyncio.run(_search(" ".join(words), **what))
@@ -48,11 +48,11 @@ async def _search(query: str, limit: int, as_json: bool, **where: Any) -> None:
 def _for_a_person(id: str, session: dict[str, Any]) -> Text:
     """Return a session with the matching sentence, the words marked."""
     title, changed = show.line(session["title"], 60), show.ago(session["updated_at"])
-    shown = Text.assemble((id, "cyan"), "\n  ", (title, "bold"), f"  {changed}")
-    shown.append("\n  " if _pieces(session) else "")
+    text = Text.assemble((id, "cyan"), "\n  ", (title, "bold"), f"  {changed}")
+    text.append("\n  " if _pieces(session) else "")
     for piece in _pieces(session):
-        shown.append(flat(piece["text"]), "bold yellow" if piece["match"] else "dim")
-    return shown
+        text.append(flat(piece["text"]), "bold yellow" if piece["match"] else "dim")
+    return text
 
 
 def _for_a_program(session: dict[str, Any]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Shortened ids, as in git: an unambiguous prefix stands for the whole id.
 
-The server searches only what belongs to the caller, so that no other user's ids can be guessed.
+The server searches only the caller's own objects, so that no other user's ids can be guessed.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def _ambiguous(kind: Kind, given: str, found: list[Object]) -> str:
 
 
 def _described(each: Object) -> str:
-    words = each.get("title") or each.get("name") or each.get("model") or ""
-    return f"{show.ago(each.get('created_at'))}  {show.line(str(words), 40)}"
+    title = each.get("title") or each.get("name") or each.get("model") or ""
+    return f"{show.ago(each.get('created_at'))}  {show.line(str(title), 40)}"

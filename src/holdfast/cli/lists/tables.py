@@ -50,9 +50,9 @@ def when(moment: str | None) -> TableCell:
     return TableCell(show.ago(moment), piped=moment or "")
 
 
-def state(word: str) -> TableCell:
+def state(status: str) -> TableCell:
     """Return the state of a run, coloured."""
-    colour, text = show.MARKS.get(word, ("", word))
+    colour, text = show.MARKS.get(status, ("", status))
     return TableCell(text, colour)
 
 

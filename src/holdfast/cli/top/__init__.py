@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 import click
 
 from ..client import Api, CallFailed, Object, connect
-from ..commands import telling
+from ..commands import one_line_errors
 from .samples import Interval, Moment
 from .terminal import LiveView
 from .view import lines
@@ -27,7 +27,7 @@ HERE = "this machine"
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=2.0, help="Seconds between two readings (2).")
 @click.option("--once", is_flag=True, help="Print one interval and exit.")
-@telling
+@one_line_errors
 def top(urls: tuple[str, ...], data: str | None, config: str | None, interval: float, once: bool) -> None:
     """Show runs, rates, latencies and errors of running servers, live.
 
@@ -55,13 +55,13 @@ async def _top(urls: tuple[str, ...], data: str | None, config: str | None, inte
 
 
 class Nodes:
-    """The servers that are watched, and what happened in them between the last two readings."""
+    """The watched servers, and the metrics of each between the last two readings."""
 
     def __init__(self, servers: Mapping[str, Api]) -> None:
         self._servers = servers
         self._last: dict[str, Moment] = {}
         self.shown: dict[str, Interval | str] = {}
-        """The last interval of each server, or why it has none."""
+        """The last interval of each server, or the error if it did not answer."""
         self.listed: list[Object] = []
         """The nodes of the store, as the first server that answers lists them."""
 
@@ -102,7 +102,7 @@ async def _watch(nodes: Nodes, interval: float) -> None:
         return [title, "", *lines(nodes.shown, nodes.listed, width, height - 2)]
 
     view = LiveView(draw)
-    with view.shown():
+    with view.full_screen():
         while not view.ended.is_set():
             view.draw()
             try:

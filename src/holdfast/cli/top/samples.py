@@ -1,4 +1,4 @@
-"""The metrics of a server at one moment, and what happened between two moments."""
+"""The metrics of a server at one moment, and their changes between two moments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _labels(text: str) -> Labels:
 
 
 class Interval:
-    """What happened between two moments. A server that was restarted in between counts from zero."""
+    """The changes between two moments. A server that was restarted in between counts from zero."""
 
     def __init__(self, before: Moment, now: Moment) -> None:
         self.now = now
@@ -70,10 +70,10 @@ class Interval:
         counts = [(float(bound), self.more(f"{name}_bucket", le=bound, **labels)) for bound in bounds]
         if not counts or not counts[-1][1]:
             return None
-        wanted, lower, below = share * counts[-1][1], 0.0, 0.0
+        target, lower, below = share * counts[-1][1], 0.0, 0.0
         for bound, count in counts:
-            if count >= wanted:
-                return lower if bound == float("inf") else lower + (bound - lower) * (wanted - below) / (count - below)
+            if count >= target:
+                return lower if bound == float("inf") else lower + (bound - lower) * (target - below) / (count - below)
             lower, below = bound, count
         return lower
 

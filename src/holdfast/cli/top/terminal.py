@@ -35,8 +35,8 @@ class LiveView:
         """Set by `q` and Ctrl-C."""
 
     @contextlib.contextmanager
-    def shown(self) -> Generator[None]:
-        """Take the terminal within the block."""
+    def full_screen(self) -> Generator[None]:
+        """Draw on the terminal's second screen, and read single keys, until the block is left."""
         loop = asyncio.get_running_loop()
         self._out.write(ENTER)
         try:

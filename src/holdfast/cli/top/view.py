@@ -1,4 +1,4 @@
-"""The lines that `holdfast top` shows. Pure: from what happened in an interval to text."""
+"""The lines that `holdfast top` shows: a pure function from intervals to text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def lines(
 ) -> list[str]:
     """Return the view, no line longer than the width and no more of them than the height.
 
-    A server that does not answer has its error in place of figures. `listed` are the nodes of the store, if there are
-    several: others than those that were asked, too.
+    A server that does not answer has its error in place of figures. `listed` are all nodes of the store, if there are
+    several: also those whose metrics were not read.
     """
     alive = [interval for interval in nodes.values() if isinstance(interval, Interval)]
-    shown = [
+    drawn = [
         *_table(["NODE", *_NODE_COLUMNS], [_node_row(name, node) for name, node in nodes.items()]),
         "",
         *([*_table(_LISTED_COLUMNS, [*map(_listed_row, listed)]), ""] if len(listed) > 1 else []),
@@ -31,7 +31,7 @@ def lines(
         "",
         *_table(["ERROR", "PROVIDER", "NOW", "IN ALL"], _error_rows(alive)),
     ]
-    return [line[:width] for line in shown[:height]]
+    return [line[:width] for line in drawn[:height]]
 
 
 _NODE_COLUMNS = (
@@ -68,16 +68,16 @@ _LISTED_COLUMNS = ("OF STORE", "STATE", "RUNS", "LEASE", "RUN/MIN", "FAIL/MIN", 
 
 
 def _listed_row(node: Object) -> Row:
-    """Return a node of the store, by what it has told the others."""
-    told = node.get("last_minute") or {}
+    """Return the row of a node, from the figures that it last saved in the store."""
+    last_minute = node.get("last_minute") or {}
     state = "draining" if node["draining"] else "alive" if node["alive"] else "lease ended"
-    first = told.get("ttft_p95_ms")
+    first = last_minute.get("ttft_p95_ms")
     return [
         str(node["number"]),
         state,
         _count(node["runs"]),
         f"{max(node['lease_left'], 0):.0f} s",
-        *(_count(told[name]) if name in told else "-" for name in ("runs", "failed")),
+        *(_count(last_minute[name]) if name in last_minute else "-" for name in ("runs", "failed")),
         _time(None if first is None else first / 1000),
         flat(node["version"]),
         flat(node["address"] or "-"),

@@ -13,22 +13,22 @@ Users = tuple[str, ...]
 """The owners that may use an agent, besides admins and those whose groups grant it."""
 
 Rights = Callable[[str], Awaitable[Access | None]]
-"""Returns an owner with the rights that it has now; None if it has neither an account nor a key in force."""
+"""Returns the current rights of an owner; None if it has neither an account nor an active key."""
 
 
 class AgentUsers:
     """Decides who may use each agent: by its `users` in the settings, by groups, and by the limits of a key."""
 
     def __init__(self, users: Mapping[str, Users], rights: Rights, models: Mapping[str, str] | None = None) -> None:
-        """`models` are the models that the agents ask, by the names of the agents."""
+        """`models` are the models of the agents, by the names of the agents."""
         self._users = users
         self._rights = rights
         self._models = models or {}
 
     def may_use(self, caller: Access, agent: str) -> bool:
-        """Return whether a caller may use an agent. An unknown agent is for no one.
+        """Return whether a caller may use an agent. False for an unknown agent.
 
-        An agent that is open to all is open to those who may use its model: it is no way to another one.
+        An agent that is open to all still requires that the caller may use its model.
         """
         users = self._users.get(agent)
         if users is None:
@@ -41,9 +41,9 @@ class AgentUsers:
         return (EVERYONE in users or caller.admin) and (model is None or caller.may_ask(model))
 
     async def owner_may_use(self, owner: str, agent: str) -> bool:
-        """Return whether the owner of a run may use an agent now, when there is no request to ask.
+        """Return whether the owner of a run may use an agent now. For code without a request.
 
-        `AccessEnded` if it may do nothing any more.
+        `AccessEnded` if the owner has lost all access.
         """
         if (access := await self._rights(owner)) is None:
             raise AccessEnded
@@ -56,5 +56,5 @@ def published_users(settings: Settings, published: Iterable[str]) -> dict[str, U
 
 
 def models_of(settings: Settings) -> dict[str, str]:
-    """Return the models that the agents of the settings ask."""
+    """Return the models of the agents in the settings."""
     return {agent.name: settings.aliases.get(agent.model, agent.model) for agent in settings.agents}

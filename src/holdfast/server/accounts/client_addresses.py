@@ -1,4 +1,4 @@
-"""Addresses of clients: behind a trusted proxy, the one that the proxy names; and what counts as one place."""
+"""Addresses of clients: behind a trusted proxy, the forwarded address; and the network that counts as one client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TrustedProxies:
     """The networks of the proxies that the operator trusts. Without any, no forwarded header counts."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
-        """Raises `ValueError` for what is not an address or a network."""
+        """Raises `ValueError` for text that is neither an address nor a network."""
         self._networks: tuple[Network, ...] = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
 
     def __bool__(self) -> bool:
@@ -29,13 +29,13 @@ class TrustedProxies:
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def hides_clients(self, address: str) -> bool:
-        """Return whether many people may come from one address: a proxy's, this machine's, or one that is not known."""
+        """Return whether many people may share an address: a proxy's, this machine's, or an unknown one."""
         return not address or is_loopback(address) or self.trusts(address)
 
     def client(self, peer: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
         """Return the address of the client: the right-most in `X-Forwarded-For` that is no trusted proxy.
 
-        What stands further left was written by the client itself.
+        Entries further to the left may be forged by the client.
         """
         if not self.trusts(peer):
             return peer
@@ -53,7 +53,7 @@ class TrustedProxies:
 
 @lru_cache(4096)
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address; an IPv4 address that is written as IPv6 is one of IPv4. None if it is no address."""
+    """Return a parsed address, an IPv4-mapped IPv6 address as IPv4. None if it is invalid."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -62,7 +62,7 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def place_of(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the key under which an address is counted: an IPv4 address, or the /64 network of an IPv6 address."""
     parsed = _parsed(address)
     if parsed is None:
         return "an unknown address"

@@ -1,7 +1,7 @@
 """The API keys of a server: those of the settings, and those that `holdfast key new` has added to the store.
 
-Another process may add and revoke keys in the store at any time, so the server looks for changes twice a second. Once a
-key was needed, one is needed until the process ends. If the store cannot be read for a while, its keys are
+Another process may add and revoke keys in the store at any time, so the server reads changes twice a second. Once a
+key is required, it is required until the process ends. If the store cannot be read for a while, its keys are
 refused: they may have been revoked.
 """
 
@@ -28,19 +28,19 @@ PATIENCE = 10.0
 LOOK_EVERY = 0.5
 """Seconds between two checks for keys that were added or revoked."""
 TRY_AGAIN = 1.0
-"""Seconds between two tries to read outdated keys, however many requests wait; also the timeout of one try."""
+"""Minimum seconds between two attempts to read outdated keys, for all requests together; also the timeout of one."""
 NOTE_USE_EVERY = 60.0
-"""Seconds between two notes of when keys were used."""
+"""Seconds between two writes of the times of use of keys."""
 SHORTEST = 16
 """Minimum length of a key, in characters, for a server that listens beyond loopback."""
 
 
 WhyNot = Literal["wrong_key", "expired_key", "revoked_key"]
-"""Why a key is refused. The caller gets the same answer for all of them."""
+"""Why a key is refused. The response is the same for all of them."""
 
 
 class KeysUnavailable(HoldfastError):
-    """The store's keys cannot be read, so that revoked ones are unknown."""
+    """The store's keys cannot be read, so revoked ones are unknown."""
 
     code = "keys_unavailable"
     status = 503
@@ -62,7 +62,7 @@ class Keys:
         *,
         patience: float = PATIENCE,
     ) -> None:
-        """Take the keys of the settings. Those of the `store` are read by `load`, or for the first request.
+        """Use the keys of the settings. Those of the `store` are read by `load`, or for the first request.
 
         `file` holds the keys of an earlier version: they are moved into the store.
         """
@@ -74,12 +74,12 @@ class Keys:
         self._made: dict[str, Access] = {}
         """Access by the digest of its key."""
         self._digests: dict[str, str] = {}
-        """Digests by the ids of the keys in force."""
+        """Digests of active keys, by the ids of the keys."""
         self._of_owner: dict[str, dict[str, Access]] = {}
         """The access of each owner's keys, by their ids."""
         self._expiring: dict[str, Access] = {}
         self._ended: dict[str, tuple[WhyNot, str]] = {}
-        """Why keys are in force no more, and their ids, by their digests."""
+        """Why keys are no longer active, and their ids, by their digests."""
         self._used: set[str] = set()
         self._noted_at = 0.0
         self._changes = -1
@@ -109,18 +109,18 @@ class Keys:
         return access
 
     def why_not(self, key: bytes) -> tuple[WhyNot, str]:
-        """Return why a key is not in force, and its id; an empty id if there never was such a key."""
+        """Return why a key is not active, and its id; an empty id if there never was such a key."""
         hashed = hashlib.sha256(key).hexdigest()
         if (access := self._made.get(hashed)) is not None:  # it expired a moment ago
             return "expired_key", access.credential
         return self._ended.get(hashed, ("wrong_key", ""))
 
     def by_id(self, id: str) -> Access | None:
-        """Return the access of a key of the store that is in force, by its id."""
+        """Return the access of an active key of the store, by its id."""
         return self._made.get(self._digests.get(id, ""))
 
     def rights(self, owner: str) -> Access | None:
-        """Return an owner's rights without a request: those that each of its keys has. None if it has no key."""
+        """Return an owner's rights without a request: those common to all of its keys. None if it has no key."""
         if not self.is_needed:
             return self.everyone if owner == LOCAL else None
         fixed = [access for access in self._fixed.values() if access.owner == owner]
@@ -131,7 +131,7 @@ class Keys:
         return Access(owner, role="admin" if is_admin else "member") if found else None
 
     def fixed_by(self, settings: Settings) -> dict[str, Access]:
-        """Return the keys of other settings by their digests. A key that stays keeps its access."""
+        """Return the keys of new settings by their digests. An unchanged key keeps its access."""
         fixed = _fixed(settings, self._environ)
         return {
             hashed: known if (known := self._fixed.get(hashed)) is not None and _are_equal(known, access) else access
@@ -139,7 +139,7 @@ class Keys:
         }
 
     def change_fixed(self, fixed: dict[str, Access]) -> None:
-        """Use other keys of the settings, and revoke those that are gone or have other rights."""
+        """Use the keys of new settings, and revoke those that were removed or have other rights."""
         before, self._fixed = self._fixed, fixed
         if fixed:
             self.need()
@@ -163,17 +163,17 @@ class Keys:
 
     async def refresh(self) -> None:
         """Read the keys that any process has added or revoked since the last call."""
-        async with self._reading:  # a key that two calls take in would be ended by the second one
+        async with self._reading:  # two concurrent calls would end a key that both of them read
             await self._refresh()
 
     async def has_news(self) -> bool:
-        """Read the keys for a request with an unknown one, which another node may just have made; True if any changed.
+        """Read the keys for a request with an unknown one, which another node may have created. True if any changed.
 
-        Requests at the same time share one look at the store.
+        Concurrent requests share one read of the store.
         """
-        asked, before = time.monotonic(), self._changes
+        requested_at, before = time.monotonic(), self._changes
         async with self._reading:
-            if self._read_at < asked:
+            if self._read_at < requested_at:
                 try:
                     async with asyncio.timeout(TRY_AGAIN):
                         await self._refresh()
@@ -206,7 +206,7 @@ class Keys:
             self._tried_at = time.monotonic()
 
     def _take(self, records: Iterable[KeyRecord]) -> None:
-        """Take in keys that were added, changed or revoked. An access with other rights is another one."""
+        """Apply keys that were added, changed or revoked. A key with other rights gets a new access."""
         for record in records:
             self._end(record.id)
             if record.revoked_at is not None:
@@ -238,20 +238,20 @@ class Keys:
                 self._end(id)
 
     async def _note_used(self) -> None:
-        """Note which keys were used, once a minute."""
+        """Write which keys were used, once a minute."""
         if self._store is not None and self._used and time.monotonic() - self._noted_at > NOTE_USE_EVERY:
             used, self._used, self._noted_at = self._used, set(), time.monotonic()
             await self._store.keys_used(sorted(used), time.time())
 
     def need(self) -> None:
-        """Let no request pass without a key or a sign-in, from now on."""
+        """From now on, refuse requests without a key or a sign-in."""
         if not self.is_needed:
             self.is_needed = True
             self.everyone.revoke()
 
 
 def access_of_key(record: KeyRecord) -> Access:
-    """Return the access of a key. That of a person's key has no rights until they are read."""
+    """Return the access of a key. A person's key has no rights until they are read."""
     details = record.details
     scopes = KEY_SCOPES if record.admin else MEMBER_SCOPES
     if details.scopes is not None:
@@ -268,7 +268,7 @@ def access_of_key(record: KeyRecord) -> Access:
 
 
 async def _move(file: KeyFile, store: Store) -> None:
-    """Add the keys of a file to the store. A key that the store knows, revoked or not, is left as it is."""
+    """Add the keys of a file to the store. A key that the store has, revoked or not, is not changed."""
     for record in await asyncio.to_thread(file.read):
         try:
             await store.add_key(record)

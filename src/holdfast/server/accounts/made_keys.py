@@ -20,7 +20,7 @@ from ..config.settings import Settings, SettingsError
 LOCAL = "local"
 """The owner of requests without a key, or with `api_key`."""
 PREFIX = 9
-"""Characters of a key that lists show: too few to guess the others."""
+"""Number of characters of a key that lists show: too few to guess the others."""
 NAME_RULE = "1 to 64 letters, digits or any of . _ @ -"
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
@@ -40,7 +40,7 @@ class NewKey(NamedTuple):
 def new_key(
     name: str, *, admin: bool = False, owner: str = "", account: str = "", details: KeyDetails | None = None
 ) -> NewKey:
-    """Make a key, of a service or of a person's account."""
+    """Create a key, for a service or for a person's account."""
     key = "hf-" + secrets.token_urlsafe(32)
     shown = msgspec.structs.replace(details or KeyDetails(), prefix=key[:PREFIX])
     record = _record(name, digest(key), time.time(), admin)
@@ -58,7 +58,7 @@ def is_name(name: str) -> bool:
 
 
 def check_key_name(name: str, settings: Settings) -> None:
-    """Refuse an invalid name for a new key, or one that stands for another owner."""
+    """Refuse an invalid name for a new key, or the name of another owner."""
     if not is_name(name):
         raise SettingsError(f"A key name must have {NAME_RULE}.")
     if name == LOCAL:

@@ -1,4 +1,4 @@
-"""The owners of runs: what they may do now, when there is no request to ask."""
+"""The current rights of owners of runs, for code without a request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Owners:
         self._callers = callers
 
     async def access(self, owner: str, key: str = "") -> Access | None:
-        """Return the rights of an owner, or of one of its keys; None if it may do nothing any more."""
+        """Return the rights of an owner, or of one of its keys; None if it has lost all access."""
         if key and (access := self._keys.by_id(key)) is not None:
             return access if access.role is not None or await self._callers.load(access) else None
         if (known := self._callers.known_rights(owner)) is not None:
@@ -27,9 +27,9 @@ class Owners:
         return self._keys.rights(owner)
 
     async def require(self, record: RunRecord, model: str) -> None:
-        """Refuse to ask a model, by its full name, for a run whose person or key may not use it any more.
+        """Refuse to call a model, by its full name, for a run whose person or key may no longer use it.
 
-        A run may ask long after it was accepted: it waited in a queue or in a batch, or its agent has many steps.
+        A run may call it long after it was accepted: it waited in a queue or in a batch, or its agent has many steps.
         """
         access = await self.access(record.payer.owner or record.owner, record.payer.key)
         if access is None:

@@ -11,12 +11,12 @@ from .people.identities import Identities, Identity
 from .people.people import People
 
 LOOK_AGAIN = 60.0
-"""Seconds after which the account of a header is looked up again. Changes of its rights count within a second."""
+"""Seconds for which the account of a header is cached. Changes of its rights apply within a second."""
 MOST_NAMES = 20_000
 
 
 class ProxyPeople:
-    """Finds the access of the person in a proxy's header. Who calls has checked where the header comes from."""
+    """Finds the access of the person in a proxy's header. The caller has checked that the proxy is trusted."""
 
     def __init__(self, people: People, settings: ProxySettings) -> None:
         self.header = settings.user_header.lower().encode()
@@ -26,7 +26,7 @@ class ProxyPeople:
         self._known: OrderedDict[tuple[bytes, bytes], tuple[float, Access]] = OrderedDict()
 
     async def access_of(self, headers: dict[bytes, bytes]) -> Access:
-        """Return the access of the person whom the headers name. `NoAccount` if the person may not use the server."""
+        """Return the access of the person in the headers. `NoAccount` if the person may not use the server."""
         named = headers[self.header], headers.get(self.groups_header, b"") if self.groups_header else b""
         known, now = self._known.get(named), time.monotonic()
         if known is not None and now - known[0] < LOOK_AGAIN and not known[1].is_revoked:

@@ -14,12 +14,12 @@ logger = logging.getLogger(__name__)
 WINDOW = 60.0
 """Length in seconds of the window in which the wrong keys of an address are counted."""
 FREE = 10
-"""Wrong keys of an address in that window that are answered at once."""
+"""Number of wrong keys of an address in that window that are answered without a delay."""
 DELAY = 1.0
 """Delay of each further answer, in seconds."""
 MOST_ADDRESSES = 1024
 MOST_LINES = 60
-"""Log lines in that window, for all addresses."""
+"""Maximum number of log lines in that window, for all addresses."""
 
 
 class WrongKeys:

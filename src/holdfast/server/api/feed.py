@@ -1,11 +1,11 @@
-"""A session's feed: everything that two tabs need to show the same, the user's message included.
+"""A session's feed: all changes, including the user's messages, so that several tabs show the same.
 
 Entries are numbered 1, 2, ... The events of a running run are sent between them. These, and the entries before its end,
-have the id `n:seq`: the last entry, and the run's last event. So one cursor marks the place of a reader, even in the
+have the id `n:seq`: the last entry, and the run's last event. So one cursor is the position of a reader, even in the
 middle of an answer.
 
 Several feeds can be read through one connection: a browser allows six connections to a server, and may have more tabs.
-The changes of the owner's list of sessions come through it too: which of them runs, waits for approval, or was renamed.
+It also has the changes of the owner's list of sessions: which of them runs, waits for approval, or was renamed.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ MOST_FEEDS = 50
 async def read_feed(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of a session after a cursor, then live ones, without end."""
     session = await own_session(parts, request)
-    asked = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    return _stream(parts, _Feed(parts, session.id, _parse(asked)))
+    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    return _stream(parts, _Feed(parts, session.id, _parse(cursor)))
 
 
 async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of several sessions, each after its cursor, through one connection."""
-    asked = request.query_params.getlist("session")
+    requested = request.query_params.getlist("session")
     after = request.query_params.get("list")
-    if len(asked) > MOST_FEEDS or (after is None and not asked):
+    if len(requested) > MOST_FEEDS or (after is None and not requested):
         raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
     feeds: dict[str, _Feed | None] = {}
-    for session_id, _, cursor in (item.partition("@") for item in asked):
+    for session_id, _, cursor in (item.partition("@") for item in requested):
         feeds[session_id] = None
         with contextlib.suppress(SessionNotFound):
             await own_session(parts, request, session_id)
@@ -80,7 +80,7 @@ def _number(text: str) -> int:
 
 
 class _Feed:
-    """One reader's place in a session's feed."""
+    """The position of one reader in a session's feed."""
 
     def __init__(self, parts: Parts, session_id: str, cursor: Cursor, *, named: bool = False) -> None:
         self._parts = parts
@@ -105,7 +105,7 @@ class _Feed:
         return stop
 
     async def next(self) -> bytes:
-        """Return the frames of what can be read now."""
+        """Return the frames that can be read now."""
         if not self._is_placed:
             await self._find_place()
         if frames := await self._run_frames():
@@ -118,7 +118,7 @@ class _Feed:
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0], self._seq, await self._told(entries[0]), self._name)
+            return native.feed_frame(entries[0], self._seq, await self._data_of(entries[0]), self._name)
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -142,24 +142,24 @@ class _Feed:
         elif self._run is not None and _is_end_of(self._run, entry):
             self._leave_run()  # a queued run that was dropped settles while another runs
 
-    async def _told(self, entry: FeedEntry) -> dict[str, Any]:
-        """Return the data of an entry; for the end of a run with its settlement."""
-        told = native.feed_entry_data(entry, self._parts.prices)
+    async def _data_of(self, entry: FeedEntry) -> dict[str, Any]:
+        """Return the data of an entry; at the end of a run, with its settlement."""
+        data = native.feed_entry_data(entry, self._parts.prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._parts.engine.open(entry.data["run_id"])
-                told["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
-        return told
+                data["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
+        return data
 
     async def _enter_run(self, run_id: str, seq: int, *, has_ended: bool = False) -> None:
-        """Read a run from a place. The log of one that `has_ended` may be behind the store here, by its last words."""
+        """Read a run after a seq. If it `has_ended`, the log on this node may lack its last events."""
         self._leave_run()
         engine = self._parts.engine
         try:
             run = await engine.open(run_id)
         except RunNotFound:
             return  # deleted with its session
-        is_behind = run.status == "queued" or (has_ended and run.settlement is None)  # it has begun, elsewhere
+        is_behind = run.status == "queued" or (has_ended and run.settlement is None)  # it has started on another node
         self._run = await engine.at(run, run.seq + 1 if is_behind else seq)
         self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
         self._unwatch_run = self._run.log.watch(self._wake)
@@ -173,7 +173,7 @@ class _Feed:
     async def _run_frames(self) -> bytes:
         """Return the next events of the active run. Its settlement is an entry of the feed."""
         if self._run is not None and self._run.log.successor is not None:
-            await self._enter_run(self._run.id, self._seq)  # another node has it now
+            await self._enter_run(self._run.id, self._seq)  # it has moved to another node
         run = self._run
         if run is None:
             return b""
@@ -190,9 +190,9 @@ def _is_end_of(run: Run, entry: FeedEntry) -> bool:
 
 
 class _List:
-    """One reader's place in the changes of an owner's list of sessions.
+    """The position of one reader in the changes of an owner's list of sessions.
 
-    A frame holds what the list shows of a session now, so reading a change twice is harmless.
+    A frame has the current state of a session in the list, so reading a change twice is harmless.
     """
 
     def __init__(self, parts: Parts, owner: str, cursor: str) -> None:
@@ -205,13 +205,13 @@ class _List:
         return self._parts.engine.changes.watch(self._owner, wake)
 
     async def next(self) -> bytes:
-        """Return the frames of what has changed since the last one."""
+        """Return the frames of the sessions that have changed since the last call."""
         changes = self._parts.engine.changes
         before, self._cursor = self._cursor, changes.cursor(self._owner)
         changed = changes.after(self._owner, before)
         if changed is None:
             return native.list_frame(self._cursor, {"type": "sessions.changed"})
-        cursors = [before] * (len(changed) - 1) + [self._cursor]  # a reader who got only some of them reads all again
+        cursors = [before] * (len(changed) - 1) + [self._cursor]  # a reader that got only some of them reads all again
         return b"".join([await self._frame(*each) for each in zip(changed, cursors, strict=False)])
 
     async def _frame(self, session_id: str, cursor: str) -> bytes:
@@ -221,12 +221,12 @@ class _List:
         if session.kind != "chat" or session.owner != self._owner:
             return b""
         running = (run for run in await self._parts.engine.of_session(session_id) if run.status == "running")
-        shown = session_in_list(session, next(running, None))
-        return native.list_frame(cursor, {"type": "session.listed", "session": shown})
+        listed = session_in_list(session, next(running, None))
+        return native.list_frame(cursor, {"type": "session.listed", "session": listed})
 
 
 class _Feeds:
-    """Several feeds on one connection, read in turn, and the changes of the list of sessions if they are asked for.
+    """Several feeds on one connection, read in turn, and the changes of the list of sessions if requested.
 
     A session that does not exist is reported as deleted; the others continue.
     """
@@ -247,12 +247,12 @@ class _Feeds:
         return stop
 
     async def next(self) -> bytes:
-        """Return the frames of what can be read now, in each of them."""
-        said = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
+        """Return the frames that can be read now, of each feed."""
+        frames = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
         if self._list is not None:
-            said.append(await self._list.next())
+            frames.append(await self._list.next())
         self.is_over = not self._feeds and self._list is None
-        return b"".join(said)
+        return b"".join(frames)
 
     async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
         frames = await feed.next() if feed is not None else b""

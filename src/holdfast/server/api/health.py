@@ -16,7 +16,7 @@ from ..services import Parts
 
 
 class TaskFailing(HoldfastError):
-    """A background task of the server has failed, and is tried again."""
+    """A background task of the server has failed, and is being retried."""
 
     code = "task_failing"
     status = 503
@@ -39,7 +39,7 @@ async def ready(parts: Parts, request: Request) -> ASGIApp:
         raise StoreUnavailable("The store cannot be reached, or refuses to write. The server's log says why.")
     if parts.keys.is_stale:
         raise KeysUnavailable
-    await parts.store.list_runs(status="running", limit=1)  # first: tasks fail because the store is away
+    await parts.store.list_runs(status="running", limit=1)  # first: tasks fail if the store is not reachable
     if failing := parts.background.failing | parts.engine.failing:
         raise TaskFailing(failing)
     await parts.store_check.passes()

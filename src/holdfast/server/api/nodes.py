@@ -23,7 +23,7 @@ async def list_nodes(parts: Parts, request: Request) -> ASGIApp:
 
 
 def _shown(node: NodeRecord, parts: Parts) -> dict[str, Any]:
-    """Return a node as it has told of itself; this one as it is now."""
+    """Return a node from its last report; this node with its current values."""
     is_this = node.id == parts.engine.keeper
     return {
         "id": node.id,

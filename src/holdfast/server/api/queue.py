@@ -35,9 +35,9 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
     """Change a queued message."""
     record = await _queued(parts, request)
     _check_sender(record, owner_of(request))
-    said = user_message(decode(await read_body(parts, request), QueuedInput).input)
-    said = msgspec.structs.replace(said, author=author_of(request), created_at=parts.engine.now())
-    changed = await parts.store.change_queued(record.id, [*record.input[:-1], said])
+    message = user_message(decode(await read_body(parts, request), QueuedInput).input)
+    message = msgspec.structs.replace(message, author=author_of(request), created_at=parts.engine.now())
+    changed = await parts.store.change_queued(record.id, [*record.input[:-1], message])
     if changed is None:
         raise StaleView("The message has started in the meantime.")
     parts.engine.touch(record.session_id, record.owner)
@@ -45,7 +45,7 @@ async def change_queued(parts: Parts, request: Request) -> ASGIApp:
 
 
 def _check_sender(record: RunRecord, caller: str) -> None:
-    """Refuse to change another's message: it has the model, the agent and the budget of the person who sent it."""
+    """Refuse to change a message of another person: it runs with the model, the agent and the budget of its sender."""
     if caller != (record.payer.owner or record.owner):
         raise OwnerOnly("Only the person who has sent a waiting message changes it. Remove it, and send another.")
 
@@ -62,11 +62,11 @@ async def drop_queued(parts: Parts, request: Request) -> ASGIApp:
 
 async def _queued(parts: Parts, request: Request) -> RunRecord:
     session = await own_session(parts, request)
-    asked = request.path_params["n"]
+    number = request.path_params["n"]
     for record in await parts.store.queued(session.id):
-        if asked in (str(record.queue_number), record.id):
+        if number in (str(record.queue_number), record.id):
             return record
-    raise NotFound(f"No message {asked!r} is queued in this session. It may have started.")
+    raise NotFound(f"No message {number!r} is queued in this session. It may have started.")
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}

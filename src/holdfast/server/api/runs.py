@@ -25,7 +25,7 @@ from ..routing import Endpoint
 from ..run_json import revealed_run_json, run_headers
 from ..services import Parts
 
-STOP_PATIENCE = 8.0  # seconds that a stop waits for the settlement while the store is away
+STOP_PATIENCE = 8.0  # timeout of a stop, in seconds, while the store is not reachable
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,8 +113,8 @@ async def stop_within(run: Run, by: StoppedBy = "user") -> None:
 async def steer_run(parts: Parts, request: Request) -> ASGIApp:
     """Send a message to a running agent: its model gets it before its next step."""
     run = await own_run(parts, request)
-    wanted = decode(await read_body(parts, request), Steering)
-    return await steer(parts, request, run, wanted.input)
+    body = decode(await read_body(parts, request), Steering)
+    return await steer(parts, request, run, body.input)
 
 
 async def steer(parts: Parts, request: Request, run: Run, text: str) -> ASGIApp:
@@ -132,21 +132,21 @@ async def steer(parts: Parts, request: Request, run: Run, text: str) -> ASGIApp:
 async def decide(parts: Parts, request: Request) -> ASGIApp:
     """Decide a tool approval: once, for the session, or always."""
     run = await own_run(parts, request)
-    wanted = decode(await read_body(parts, request), ApprovalDecision)
-    note_of(request).details = {"decision": wanted.decision, "scope": wanted.scope}
-    _check_scope(run, wanted)
+    body = decode(await read_body(parts, request), ApprovalDecision)
+    note_of(request).details = {"decision": body.decision, "scope": body.scope}
+    _check_scope(run, body)
     approval_id = request.path_params["approval_id"]
     if not await _has_asked(run, approval_id):
         raise NotFound(f"Run {run.id} has not requested an approval {approval_id!r}.")
-    decision = desks.Decision(wanted.decision, wanted.note, wanted.scope)
+    decision = desks.Decision(body.decision, body.note, body.scope)
     await parts.agents.decide(run, access_of(request), approval_id, decision)
     return json_of(await revealed_run_json(parts, run), run.text, headers=run_headers(run))
 
 
-def _check_scope(run: Run, wanted: ApprovalDecision) -> None:
-    if wanted.scope != "once" and wanted.decision == "deny":
+def _check_scope(run: Run, body: ApprovalDecision) -> None:
+    if body.scope != "once" and body.decision == "deny":
         raise BadRequest("Only allow can apply for longer than once.", param="scope")
-    if wanted.scope == "session" and run.record.session_id is None:
+    if body.scope == "session" and run.record.session_id is None:
         raise BadRequest("This run has no session: allow the call once, or always.", param="scope")
 
 

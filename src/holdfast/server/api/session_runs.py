@@ -29,7 +29,7 @@ from ..sources.agents import STREAM
 from .runs import events_of, steer
 from .session_input import Content, user_message
 
-CLIENT_PATIENCE = 10.0  # seconds for the client of an attached run to open its event stream
+CLIENT_PATIENCE = 10.0  # timeout, in seconds, for the client of an attached run to open its event stream
 
 
 Busy = Literal["reject", "queue", "interrupt", "steer"]
@@ -72,59 +72,59 @@ class OwnerOnly(HoldfastError):
     type = "permission_error"
 
 
-Wanted = TypeVar("Wanted", NewRun, Regenerate, Edit)
+RunBody = TypeVar("RunBody", NewRun, Regenerate, Edit)
 
 
 @dataclass(frozen=True)
-class _Ask(Generic[Wanted]):
+class _Ask(Generic[RunBody]):
     """A request for a run in a session."""
 
     parts: Parts
     request: Request
     session: Session
     body: bytes
-    wanted: Wanted
+    decoded: RunBody
 
     async def model(self) -> str:
         """Return the model that answers."""
-        return await model_of(self.parts, self.request, self.wanted.model or self.session.model)
+        return await model_of(self.parts, self.request, self.decoded.model or self.session.model)
 
     async def submit(
         self, input: list[Message], *, parent: str | None = HEAD, continues: Message | None = None, notice: str = ""
     ) -> Run:
         """Start the run, or queue it."""
-        _check_busy(self.wanted, parent)
+        _check_busy(self.decoded, parent)
         await self.parts.starts.take(owner_of(self.request))
         record = self._record(await self.model(), continues, notice)
         _check_agent(record, owner_of(self.request))
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
-        is_fixed = continues is not None or (parent != HEAD and self.wanted.if_busy == "reject")
+        is_fixed = continues is not None or (parent != HEAD and self.decoded.if_busy == "reject")
         await self.parts.agents.check(record)
         return await self.parts.budgets.submit(
             record,
-            [_signed(said, author_of(self.request)) for said in input],
+            [_signed(message, author_of(self.request)) for message in input],
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
-            if_busy="reject" if self.wanted.if_busy == "steer" else self.wanted.if_busy,
+            if_busy="reject" if self.decoded.if_busy == "steer" else self.decoded.if_busy,
             idempotency=idempotency(self.request, self.body),
         )
 
     def _record(self, model: str, continues: Message | None, notice: str) -> RunRecord:
-        parts, session, wanted = self.parts, self.session, self.wanted
+        parts, session, decoded = self.parts, self.session, self.decoded
         return RunRecord(
             id=new_id("run"),
             owner=session.owner,
             session_id=session.id,
             message_id=continues.id if continues else new_id("msg"),
             model=model,
-            kind=parts.agents.kind_of(model, wanted.kind),
-            lifetime=wanted.lifetime,
+            kind=parts.agents.kind_of(model, decoded.kind),
+            lifetime=decoded.lifetime,
             payer=parts.budgets.payer(self.request),
             request={
-                "params": {**session.params, **wanted.params},
+                "params": {**session.params, **decoded.params},
                 STREAM: wants_events(self.request),
                 **({"notice": notice} if notice else {}),
-                **parts.agents.default_for(access_of(self.request), wanted.kind, model),
+                **parts.agents.default_for(access_of(self.request), decoded.kind, model),
             },
         )
 
@@ -140,9 +140,9 @@ class _Ask(Generic[Wanted]):
         )
 
 
-def _signed(said: Message, author: str) -> Message:
-    """Return a message with the name of its writer. What the server writes has none."""
-    return said if said.automatic else msgspec.structs.replace(said, author=author)
+def _signed(message: Message, author: str) -> Message:
+    """Return a message with the name of its author. Messages of the server have none."""
+    return message if message.automatic else msgspec.structs.replace(message, author=author)
 
 
 def _check_agent(record: RunRecord, caller: str) -> None:
@@ -151,14 +151,14 @@ def _check_agent(record: RunRecord, caller: str) -> None:
         raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
 
 
-def _check_busy(wanted: NewRun | Regenerate, parent: str | None) -> None:
-    if wanted.if_busy == "steer" and not isinstance(wanted, NewRun):
+def _check_busy(decoded: NewRun | Regenerate, parent: str | None) -> None:
+    if decoded.if_busy == "steer" and not isinstance(decoded, NewRun):
         raise BadRequest("Only a new message can steer a run: wait, or interrupt.", param="if_busy")
-    if wanted.if_busy == "queue" and parent != HEAD:
+    if decoded.if_busy == "queue" and parent != HEAD:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
 
 
-async def _read(parts: Parts, request: Request, kind: type[Wanted]) -> _Ask[Wanted]:
+async def _read(parts: Parts, request: Request, kind: type[RunBody]) -> _Ask[RunBody]:
     session = await own_session(parts, request)
     body = await read_body(parts, request)
     return _Ask(parts, request, session, body, decode(body, kind))
@@ -170,9 +170,9 @@ async def _read(parts: Parts, request: Request, kind: type[Wanted]) -> _Ask[Want
 async def start_run(parts: Parts, request: Request) -> ASGIApp:
     """Send a message and start the run that answers it."""
     ask = await _read(parts, request, NewRun)
-    message = user_message(ask.wanted.input)
-    if ask.wanted.if_busy == "steer" and (active := await _active(parts, ask.session)):
-        return await _steered(parts, request, active, ask.wanted.input)
+    message = user_message(ask.decoded.input)
+    if ask.decoded.if_busy == "steer" and (active := await _active(parts, ask.session)):
+        return await _steered(parts, request, active, ask.decoded.input)
     return ask.response(await ask.submit([message]))
 
 
@@ -211,7 +211,7 @@ async def edit(parts: Parts, request: Request) -> ASGIApp:
 async def _edit(ask: _Ask[Edit], message: Message) -> Run:
     if message.role != "user":
         raise BadRequest("Only a user's message can be edited.", param="message_id")
-    return await ask.submit([user_message(ask.wanted.input)], parent=message.parent_id)
+    return await ask.submit([user_message(ask.decoded.input)], parent=message.parent_id)
 
 
 async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
@@ -222,8 +222,8 @@ async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
 async def _continue(ask: _Ask[Regenerate], message: Message) -> Run:
     _check_can_continue(ask.session, message)
     provider, _ = await providers_of(ask.parts, ask.request).find(await ask.model())
-    if message.steps or ask.wanted.kind == "agent":
-        agent = replace(ask, wanted=msgspec.structs.replace(ask.wanted, kind="agent"))
+    if message.steps or ask.decoded.kind == "agent":
+        agent = replace(ask, decoded=msgspec.structs.replace(ask.decoded, kind="agent"))
         return await agent.submit([_automatic(GO_ON_WORKING)], notice=NEXT_TURN)
     if provider.prefills:
         return await ask.submit([], continues=message)
@@ -247,7 +247,7 @@ def _check_can_continue(session: Session, message: Message) -> None:
         raise Conflict("This message is not a cut-off answer: there is nothing to continue.")
 
 
-async def _about_message(ask: _Ask[Wanted], begin: Callable[[_Ask[Wanted], Message], Awaitable[Run]]) -> ASGIApp:
+async def _about_message(ask: _Ask[RunBody], begin: Callable[[_Ask[RunBody], Message], Awaitable[Run]]) -> ASGIApp:
     """Start a run for a message of the branch. A repeated request returns the run of the first one."""
     try:
         return ask.response(await begin(ask, await _on_branch(ask)))
@@ -255,22 +255,22 @@ async def _about_message(ask: _Ask[Wanted], begin: Callable[[_Ask[Wanted], Messa
         return ask.response(await _repeated(ask, stale))
 
 
-async def _on_branch(ask: _Ask[Wanted]) -> Message:
+async def _on_branch(ask: _Ask[RunBody]) -> Message:
     """Return the message; 409 if the caller sees another branch than the current one."""
-    wanted, session = ask.wanted, ask.session
-    assert isinstance(wanted, Regenerate)
+    decoded, session = ask.decoded, ask.session
+    assert isinstance(decoded, Regenerate)
     messages = await ask.parts.store.messages(session.id)
-    if wanted.last_message_id is not None and wanted.last_message_id != session.head_id:
+    if decoded.last_message_id is not None and decoded.last_message_id != session.head_id:
         raise StaleView
     for message in branch(messages, session.head_id):
-        if message.id == wanted.message_id:
+        if message.id == decoded.message_id:
             return message
-    if any(message.id == wanted.message_id for message in messages):
+    if any(message.id == decoded.message_id for message in messages):
         raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
-    raise MessageNotFound(wanted.message_id)
+    raise MessageNotFound(decoded.message_id)
 
 
-async def _repeated(ask: _Ask[Wanted], stale: StaleView) -> Run:
+async def _repeated(ask: _Ask[RunBody], stale: StaleView) -> Run:
     """Return the run that the same request has started before: it made the caller's view stale."""
     key = idempotency(ask.request, ask.body)
     known = await ask.parts.store.find_repeated(key) if key is not None else None

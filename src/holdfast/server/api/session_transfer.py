@@ -34,17 +34,17 @@ class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def fork(parts: Parts, request: Request) -> ASGIApp:
     """Copy the branch up to a message into a new session."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), Fork)
+    body = decode(await read_body(parts, request), Fork)
     await parts.budgets.require_room(access_of(request))
     messages = await parts.store.messages(session.id)
-    if all(said.id != wanted.message_id for said in messages):
-        raise MessageNotFound(wanted.message_id)
-    copies = copied(await with_pictures(parts.store, session.id, branch(messages, wanted.message_id)))
+    if all(message.id != body.message_id for message in messages):
+        raise MessageNotFound(body.message_id)
+    copies = copied(await with_pictures(parts.store, session.id, branch(messages, body.message_id)))
     now = parts.engine.now()
     forked = msgspec.structs.replace(
         session,
         id=new_id("ses"),
-        title=one_line(wanted.title) or f"{session.title} (fork)",
+        title=one_line(body.title) or f"{session.title} (fork)",
         head_id=copies[-1].id,
         pinned=False,
         created_at=now,
@@ -56,11 +56,11 @@ async def fork(parts: Parts, request: Request) -> ASGIApp:
 
 
 def copied(messages: list[Message]) -> list[Message]:
-    """Return the messages under new ids, each after the one before."""
+    """Return the messages under new ids, as a chain."""
     copies: list[Message] = []
-    for said in messages:
+    for message in messages:
         parent = copies[-1].id if copies else None
-        copies.append(msgspec.structs.replace(said, id=new_id("msg"), parent_id=parent))
+        copies.append(msgspec.structs.replace(message, id=new_id("msg"), parent_id=parent))
     return copies
 
 
@@ -133,7 +133,7 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("The session has no messages.", param="messages")
     await parts.budgets.require_room(access_of(request))
     now = parts.engine.now()
-    messages = copied([imported_message(said, now) for said in brought.messages])
+    messages = copied([imported_message(message, now) for message in brought.messages])
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
@@ -150,20 +150,20 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
 
-def imported_message(said: ImportedMessage, now: float) -> Message:
-    """Return a message of an exported session, without an id and a place."""
+def imported_message(archived: ImportedMessage, now: float) -> Message:
+    """Return a message of an exported session, without an id and a parent."""
     return Message(
         id="",
-        role=said.role,
-        content=said.content,
-        model=said.model,
-        partial=said.partial,
-        outcome=said.outcome,
-        reasoning=said.reasoning,
-        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments, kind=call.kind) for call in said.tool_calls),
-        tool_call_id=said.tool_call_id,
-        steps=tuple(step.step() for step in said.steps),
-        automatic=said.automatic and said.role == "user",
+        role=archived.role,
+        content=archived.content,
+        model=archived.model,
+        partial=archived.partial,
+        outcome=archived.outcome,
+        reasoning=archived.reasoning,
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments, kind=call.kind) for call in archived.tool_calls),
+        tool_call_id=archived.tool_call_id,
+        steps=tuple(step.step() for step in archived.steps),
+        automatic=archived.automatic and archived.role == "user",
         created_at=now,
     )
 

@@ -53,18 +53,18 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def create_session(parts: Parts, request: Request) -> ASGIApp:
     """Start an empty session."""
-    wanted = decode(await read_body(parts, request) or b"{}", NewSession)
-    check_size(wanted.params)
-    if wanted.model:
-        await providers_of(parts, request).find(wanted.model)
+    body = decode(await read_body(parts, request) or b"{}", NewSession)
+    check_size(body.params)
+    if body.model:
+        await providers_of(parts, request).find(body.model)
     now = parts.engine.now()
     session = Session(
         id=new_id("ses"),
         owner=owner_of(request),
-        title=one_line(wanted.title),
-        model=wanted.model,
-        system=wanted.system,
-        params=wanted.params,
+        title=one_line(body.title),
+        model=body.model,
+        system=body.system,
+        params=body.params,
         created_at=now,
         updated_at=now,
     )
@@ -77,20 +77,20 @@ async def list_sessions(parts: Parts, request: Request) -> ASGIApp:
     """List or search sessions: pinned ones first, then the ones changed last."""
     limit = whole_number(request, "limit", 50, 200)
     query = request.query_params
-    words = query.get("query", "")
+    text = query.get("query", "")
     owner = owner_of(request)
-    feed = parts.engine.changes.cursor(owner)  # before the list is read: what changes meanwhile is sent again
+    feed = parts.engine.changes.cursor(owner)  # before the list is read: changes in between are sent again
     sessions = await parts.store.list_sessions(
-        owner, query=words, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+        owner, query=text, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
     )
-    hits = await parts.store.find_messages([session.id for session in sessions], words) if words else {}
+    hits = await parts.store.find_messages([session.id for session in sessions], text) if text else {}
     running = await parts.engine.running(owner)
     listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
     return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
 
 
 def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = None) -> ListedSessionJson:
-    """Return a session as lists show it, with the run that is going on in it."""
+    """Return a session as lists show it, with its active run."""
     return {
         **native.listed_session(session),
         "active_run": run.id if run else None,
@@ -100,7 +100,7 @@ def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = N
 
 
 async def get_session(parts: Parts, request: Request) -> ASGIApp:
-    """Return a session with the branch of its messages that is shown, its active run, and its queue."""
+    """Return a session with the current branch of its messages, its active run, and its queue."""
     session = await own_session(parts, request)
     opened = await parts.store.open_session(session.id)
     if opened is None:
@@ -123,7 +123,7 @@ async def get_session(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def _shared_json(parts: Parts, request: Request, session: Session) -> SharedJson | None:
-    """Return who shares a session of another person with the caller, and for what; None for the caller's own."""
+    """Return the owner of a session that is shared with the caller, and the rights; None for the caller's own."""
     access = access_of(request)
     if not isinstance(access, Loan):
         return None
@@ -140,7 +140,7 @@ def _wants_pictures_inline(request: Request) -> bool:
 
 
 async def read_picture(parts: Parts, request: Request) -> ASGIApp:
-    """Return a picture of a session, which a browser may keep: under its hash it never changes."""
+    """Return a picture of a session. A browser may cache it: under its hash it never changes."""
     session = await own_session(parts, request)
     sha256 = request.path_params["sha256"]
     found = (await parts.store.read_files(session.id, [sha256])).get(sha256)
@@ -155,7 +155,7 @@ PICTURE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "vary": "authorization",
 }
-"""Private, immutable, and never anything but a picture, even if it is opened as a page."""
+"""Headers of a picture: private, immutable, and never interpreted as a page."""
 
 
 async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
@@ -174,16 +174,18 @@ def _shown_with_siblings(
 ) -> list[MessageJson]:
     """Return each message with the ids of its siblings, itself included: other answers, or other edits."""
     by_parent: dict[tuple[str | None, str], list[str]] = {}
-    for said in messages:
-        by_parent.setdefault((said.parent_id, said.role), []).append(said.id)
-    return [{**native.message(said, prices), "siblings": by_parent[said.parent_id, said.role]} for said in path]
+    for message in messages:
+        by_parent.setdefault((message.parent_id, message.role), []).append(message.id)
+    return [
+        {**native.message(message, prices), "siblings": by_parent[message.parent_id, message.role]} for message in path
+    ]
 
 
 async def change_session(parts: Parts, request: Request) -> ASGIApp:
     """Rename, pin, change the model or the system prompt, or show another branch."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), SessionChanges)
-    changes = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not msgspec.UNSET}
+    body = decode(await read_body(parts, request), SessionChanges)
+    changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     check_size(changes.get("params", {}))
     if isinstance(changes.get("model"), str):
         await providers_of(parts, request).find(changes["model"])
@@ -203,9 +205,9 @@ async def _leaf(parts: Parts, session: Session, message_id: str) -> str:
     if any(run.status == "running" for run in await parts.engine.of_session(session.id)):
         raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
     messages = await parts.store.messages(session.id)
-    if all(said.id != message_id for said in messages):
+    if all(message.id != message_id for message in messages):
         raise MessageNotFound(message_id)
-    newest_child = {said.parent_id: said.id for said in messages}
+    newest_child = {message.parent_id: message.id for message in messages}
     while message_id in newest_child:
         message_id = newest_child[message_id]
     return message_id
@@ -227,7 +229,7 @@ async def delete_with_grants(parts: Parts, session_id: str, owner: str) -> None:
 
 
 async def stop_session(parts: Parts, request: Request) -> ASGIApp:
-    """Stop all of a session's runs, queued ones too."""
+    """Stop all of a session's runs, including queued ones."""
     session = await own_session(parts, request)
     stopped = await parts.engine.stop_session(session.id)
     return json_of({"stopped": [run_json(parts, run) for run in stopped]})

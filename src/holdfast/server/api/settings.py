@@ -32,17 +32,17 @@ async def put_settings(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def test_provider(parts: Parts, request: Request) -> ASGIApp:
-    """Ask a provider for its models, and save nothing."""
+    """Request the models of a provider, and save nothing."""
     return Json(await parts.configured.test(decode(await read_body(parts, request), ProviderChange)))
 
 
 async def reload_settings(parts: Parts, request: Request) -> ASGIApp:
-    """Take in the settings file again, all of it or nothing."""
+    """Reload the settings file, all of it or nothing."""
     return Json(await parts.reload())
 
 
 def _changed(change: Change) -> list[str]:
-    """Return the names of the settings that a change has."""
+    """Return the names of the changed settings."""
     return [name for name in change.__struct_fields__ if getattr(change, name) is not UNSET]
 
 

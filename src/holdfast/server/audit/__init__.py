@@ -1,1 +1,1 @@
-"""The audit log: what the router writes around audited calls, how it is read, and how long it is kept."""
+"""The audit log: the entries that the router writes around audited calls, how they are read, and their retention."""

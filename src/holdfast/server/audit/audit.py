@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFUSALS_A_MINUTE = 120
-"""Refusals of callers that are not known which a server writes in a minute."""
+"""Maximum number of refusals of unknown callers that a server writes in a minute."""
 _LONGEST_TARGET = 128
 _NOTE = "holdfast.audit"
 
 
 class AuditUnavailable(HoldfastError):
-    """The audit log cannot be written, so nothing is changed that belongs there."""
+    """The audit log cannot be written, so audited changes are refused."""
 
     code = "audit_unavailable"
     status = 503
@@ -41,7 +41,7 @@ class AuditUnavailable(HoldfastError):
 
 
 class AuditNote(msgspec.Struct):
-    """What a handler adds to the entry of its call. Ids and names of fields only: no contents, no secrets."""
+    """The details that a handler adds to its call's entry. Ids and names of fields only: no contents, no secrets."""
 
     target: str = ""
     actor: str = ""
@@ -50,7 +50,7 @@ class AuditNote(msgspec.Struct):
 
 
 def note_of(request: Request) -> AuditNote:
-    """Return what the entry of this call will say, for the handler to change. Without an audit it has no effect."""
+    """Return the details of this call's entry, for the handler to change. Without an audit they have no effect."""
     note: AuditNote = request.scope.setdefault(_NOTE, AuditNote())
     return note
 
@@ -61,12 +61,12 @@ class Audit:
     def __init__(self, store: AuditLog, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._now = now
-        self._strangers = _Strangers()
+        self._refusal_limit = _RefusalLimit()
 
     async def noted(self, request: Request, action: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call, and write who did it, to what, and with which result.
+        """Do the work of a call, and write an entry with the actor, the target and the result.
 
-        A change by a known caller is written first. A read, and a call by someone who is not known yet, is written
+        A change by a known caller is written first. A read, and a call by a caller that is not known yet, is written
         before it is answered. If the log cannot be written then, the call is refused.
         """
         access: Access = request.scope[ACCESS]
@@ -77,7 +77,7 @@ class Audit:
         try:
             answer = await work()
         except Exception as error:
-            if self._strangers.may_be_written(access):
+            if self._refusal_limit.may_be_written(access):
                 await self._end(entry, "", note, *_end_of(error))
             raise
         if not await self._end(entry, "", note, *_end_of_answer(answer)):
@@ -85,12 +85,12 @@ class Audit:
         return answer
 
     async def by_command(self, action: str, user: str, note: AuditNote, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a command beside the server, and write who did it, to what, and with which result."""
+        """Do the work of a command beside the server, and write an entry with the actor, the target and the result."""
         entry = replace(self._of_server(action, note.target), via="command", actor=user, result="begun")
         return await self._around(entry, note, work)
 
     async def _around(self, entry: AuditEntry, note: AuditNote, work: Callable[[], Awaitable[T]]) -> T:
-        """Write what is about to be done, do it, and write the result. If the first is not possible, it is not done."""
+        """Write the `begun` entry, do the work, and write the result. Without the first entry the work is not done."""
         await self._add(entry)
         try:
             answer = await work()
@@ -107,7 +107,7 @@ class Audit:
         await self._add(self._entry(request.scope, action, result, AuditNote(target=target, details=details)))
 
     async def refused(self, request: Request, action: str, code: str) -> None:
-        """Write that a caller was refused a call that is audited. It is refused even if this cannot be written."""
+        """Write the refusal of an audited call. It is refused even if this cannot be written."""
         note = AuditNote(target=_named(request))
         try:
             await self._add(replace(self._entry(request.scope, action, "refused", note), code=code))
@@ -115,7 +115,7 @@ class Audit:
             pass  # it was logged, and the caller is refused
 
     async def trim(self, store: AuditStore, before: float) -> int:
-        """Delete the entries of the store from before a time, and write which ones. Returns how many there were."""
+        """Delete the entries from before a time, and write an entry about it. Returns the number of deleted entries."""
         if not (last := await store.read_audit(AuditFilter(until=before), before=sys.maxsize, limit=1)):
             return 0
         through = {"through": str(last[0].n), "hash": last[0].hash}
@@ -123,11 +123,11 @@ class Audit:
         return await store.delete_audit(last[0].n)
 
     async def by_server(self, action: str, target: str, **details: str) -> None:
-        """Write one entry about what the server did by itself."""
+        """Write one entry about an action of the server itself."""
         await self._add(self._of_server(action, target, details))
 
     async def key_refused(self, reason: str, count: int, *, address: str, key: str) -> None:
-        """Write one entry about requests whose key was refused, by its reason."""
+        """Write one entry about requests with a refused key, with the reason."""
         entry = self._of_server("key.refused", details={"count": str(count)})
         await self._add(replace(entry, via="", result="refused", code=reason, address=address, credential=key))
 
@@ -155,7 +155,7 @@ class Audit:
         )
 
     async def _end(self, entry: AuditEntry, of: str, note: AuditNote, result: AuditResult, code: str) -> bool:
-        """Write how a call ended; False if that is not possible. `of` is the id of the entry from its beginning."""
+        """Write the result of a call; False if that is not possible. `of` is the id of its `begun` entry."""
         ended = replace(
             entry,
             id=new_id("aud"),
@@ -181,14 +181,14 @@ class Audit:
             raise AuditUnavailable from error
 
 
-class _Strangers:
-    """Limits how many refusals of callers that are not known are written in a minute: they could fill the disk."""
+class _RefusalLimit:
+    """Limits the refusals of unknown callers that are written in a minute: they could fill the disk."""
 
     def __init__(self) -> None:
         self._minute, self._written = 0, 0
 
     def may_be_written(self, access: Access) -> bool:
-        """Return whether a refusal is written. One of a known caller always is."""
+        """Return whether to write a refusal. Always True for a known caller."""
         if access.role is not None:
             return True
         minute = int(time.monotonic() // 60)

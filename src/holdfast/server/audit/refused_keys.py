@@ -18,13 +18,13 @@ class GateRefusal(NamedTuple):
     """The label of the metrics, and the code of the audit log."""
     address: str = ""
     key: str = ""
-    """The id of a key that was in force once; empty if there never was such a key."""
+    """The id of a key that was once active; empty if there never was such a key."""
 
 
 class RefusedKeys:
-    """Counts refused keys, and writes the counts once a minute. An attacker adds no more entries than there are places.
+    """Counts refused keys, and writes the counts once a minute. The number of counts is limited, against attackers.
 
-    What has no place any more is counted by reason alone, without address and key.
+    Beyond the limit, refusals are counted by reason only, without address and key.
     """
 
     def __init__(self, audit: Audit) -> None:
@@ -32,7 +32,7 @@ class RefusedKeys:
         self._counts: Counter[GateRefusal] = Counter()
 
     def count(self, refused: GateRefusal) -> None:
-        """Count a refused key. Requests that were refused for another reason are not counted."""
+        """Count a refused key. Requests with other reasons of refusal are not counted."""
         if refused.reason not in KEY_REASONS:
             return
         has_place = refused in self._counts or len(self._counts) < REFUSALS_A_MINUTE

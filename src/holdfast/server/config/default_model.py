@@ -19,8 +19,8 @@ class DefaultModel:
        users rely on the choice, and any user of the machine could have started it
     5. the first model of a demo provider
 
-    A choice that was used stays until the settings change, so that a server that is found later does not silently
-    replace it. While its upstream is away, the next model of the same rank or below is used.
+    A choice that was used stays until the settings change, so that a server that is discovered later does not silently
+    replace it. While its upstream is not reachable, the next model of the same rank or below is used.
     """
 
     def __init__(self, configured: Configured) -> None:

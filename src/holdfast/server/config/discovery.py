@@ -97,11 +97,11 @@ class Around(NamedTuple):
     found: tuple[ProviderSettings, ...]
     """A provider for each server that was recognised and may be used."""
     strangers: dict[str, int]
-    """The names of servers whose port belongs to another user, with that user's id."""
+    """Servers whose port belongs to another user: their names, with that user's id."""
 
 
 def around(environ: Mapping[str, str], known: Sequence[ProviderSettings] = (), within: float = LIMIT) -> Around:
-    """Ask every address, within so many seconds in all. `known` are the servers that were found before."""
+    """Send a request to every address, within `within` seconds in total. `known` are the servers found before."""
     answering: dict[str, ProviderSettings] = {}
     deadline = time.monotonic() + within
     for thread in list(_looking(environ, answering, within)):
@@ -114,7 +114,7 @@ def around(environ: Mapping[str, str], known: Sequence[ProviderSettings] = (), w
 
 
 def listening(environ: Mapping[str, str], within: float = LIMIT) -> tuple[ProviderSettings, ...]:
-    """Return a provider for each server that is recognised and may be used, within so many seconds in all."""
+    """Return a provider for each server that is recognised and may be used, within `within` seconds in total."""
     return around(environ, within=within).found
 
 
@@ -132,7 +132,7 @@ def _looking(
 def _look(place: _Place, given: str, found: dict[str, ProviderSettings], within: float) -> None:
     try:
         address = _address(given, PROFILES[place.name].base_url)
-        answer = _ask(address + place.path, within)
+        answer = _request(address + place.path, within)
     except (OSError, ValueError, http.client.HTTPException):
         return  # no server, or another one
     if place.is_it(answer):
@@ -151,7 +151,7 @@ def _address(given: str, usual: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _ask(url: str, within: float) -> _Answer:
+def _request(url: str, within: float) -> _Answer:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=within)

@@ -66,7 +66,7 @@ class ProviderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     models: tuple[str, ...] | None = None
     max_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     options: dict[str, Any] = {}
-    """What only its dialect has."""
+    """Options of its dialect."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +80,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Configured:
     """The settings as they are now, and the providers that follow from them.
 
-    `sources` says where each of the given settings comes from, as `load_with_sources` does. `look_every` is how many
+    `sources` has the source of each given setting, as from `load_with_sources`. `look_every` is how many
     seconds the result of a discovery is valid.
     """
 
@@ -96,7 +96,7 @@ class Configured:
     ) -> None:
         self.look_every = look_every
         self.has_keys = has_keys
-        """Returns whether the server needs a key now: then it has other users than the one that started it."""
+        """Returns whether the server needs a key now: then it has users besides the one that started it."""
         self.version = 0
         """A number that grows with each change of the settings."""
         self._given = settings
@@ -125,7 +125,7 @@ class Configured:
 
     @property
     def default_model(self) -> str:
-        """The model of a session that names none; nothing if none is set."""
+        """The model of a session that names none; empty if none is set."""
         return self._given.default_model or self._saved.default_model
 
     @property
@@ -146,15 +146,15 @@ class Configured:
         return frozenset(each.name for each in self.provider_settings() if self._source_of(each) == "found")
 
     def profile(self, provider: str) -> str | None:
-        """Return what kind of upstream a provider is."""
+        """Return the profile of a provider: the kind of its upstream."""
         return next((described.profile for described in self.provider_settings() if described.name == provider), None)
 
     def dialect(self, provider: str) -> str | None:
         """Return the dialect of a provider's upstream."""
-        return next((told.dialect for told in self.provider_settings() if told.name == provider), None)
+        return next((described.dialect for described in self.provider_settings() if described.name == provider), None)
 
     def _names(self) -> set[str]:
-        """Return the names of all providers, those that may yet be discovered included."""
+        """Return the names of all providers, including those that may yet be discovered."""
         names = {described.name for described in self.provider_settings()}
         return names | {place.name for place in PLACES} if self.looks else names
 
@@ -185,7 +185,7 @@ class Configured:
         }
 
     def source(self, name: str) -> Source:
-        """Return where a setting comes from."""
+        """Return the source of a setting."""
         if getattr(self._given, name):
             return _kind(self._sources.get(name, "settings"))
         return "ui" if getattr(self._saved, name) else "default"
@@ -205,7 +205,7 @@ class Configured:
     # discovery
 
     async def look(self) -> None:
-        """Run the discovery. A server that has gone stays a provider, and is reported as away until it returns.
+        """Run the discovery. A server that has disappeared stays a provider, and is unavailable until it returns.
 
         One whose port another user of the machine has taken is dropped.
         """
@@ -234,28 +234,28 @@ class Configured:
 
     # changing
 
-    async def change(self, wanted: Change) -> None:
+    async def change(self, requested: Change) -> None:
         """Change the settings: check them as a whole, save them, and use them for every new run."""
-        await asyncio.to_thread(_check_dialects, wanted)
+        await asyncio.to_thread(_check_dialects, requested)
         async with self._changing:
-            await self._take_news()
-            saved = self._changed(wanted)
+            await self._apply_news()
+            saved = self._changed(requested)
             async with self._made_for(self.provider_settings(saved)) as made:
                 await self._check(saved, Providers([provider for _, provider in made]))
                 await self._file.save(saved)
             self._use(saved, made)
 
     async def seal(self) -> None:
-        """Seal what was saved in clear, or with an old key, before the server starts."""
+        """Seal settings that were saved in clear, or with an old key, before the server starts."""
         async with self._changing:
             await self._file.seal()
 
     async def catch_up(self) -> None:
-        """Use what was changed through another server."""
+        """Apply changes that were made through another server."""
         async with self._changing:
-            await self._take_news()
+            await self._apply_news()
 
-    async def _take_news(self) -> None:
+    async def _apply_news(self) -> None:
         saved = await self._file.news()
         if saved is None:
             return
@@ -269,7 +269,7 @@ class Configured:
         self.providers.change(self._provided.keep(made))
 
     async def reload(self, settings: Settings, sources: Mapping[str, str]) -> None:
-        """Take in other settings of file and environment: all, or none if one of them is invalid."""
+        """Apply new settings of file and environment: all, or none if one of them is invalid."""
         async with self._changing:
             before = self._given, self._sources, self._names_none
             self._given, self._sources = settings, sources
@@ -285,30 +285,30 @@ class Configured:
             self.providers.aliases = settings.aliases
             self.providers.change(self._provided.keep(made))
 
-    async def test(self, wanted: ProviderChange) -> ProviderState:
-        """Ask a provider for its models without saving it. Models that are listed by hand are asked for too."""
-        await asyncio.to_thread(_check_dialects, Change(providers=(wanted,)))
-        (described,) = self._changed_providers((msgspec.structs.replace(wanted, models=None),))
+    async def test(self, requested: ProviderChange) -> ProviderState:
+        """Request the models of a provider without saving it. Models that are listed by hand are requested too."""
+        await asyncio.to_thread(_check_dialects, Change(providers=(requested,)))
+        (described,) = self._changed_providers((msgspec.structs.replace(requested, models=None),))
         ((_, provider),) = self._made_of((described,))
         try:
             return await provider_state(provider)
         finally:
             await self._forget([provider])
 
-    def _changed(self, wanted: Change) -> Saved:
+    def _changed(self, requested: Change) -> Saved:
         saved = self._saved
-        if not isinstance(wanted.default_model, msgspec.UnsetType):
+        if not isinstance(requested.default_model, msgspec.UnsetType):
             self._refuse_pinned("default_model")
-            saved = replace(saved, default_model=wanted.default_model or "")
-        if not isinstance(wanted.fallbacks, msgspec.UnsetType):
+            saved = replace(saved, default_model=requested.default_model or "")
+        if not isinstance(requested.fallbacks, msgspec.UnsetType):
             self._refuse_pinned("fallbacks")
-            saved = replace(saved, fallbacks=wanted.fallbacks)
-        if not isinstance(wanted.providers, msgspec.UnsetType):
-            saved = replace(saved, providers=self._changed_providers(wanted.providers))
+            saved = replace(saved, fallbacks=requested.fallbacks)
+        if not isinstance(requested.providers, msgspec.UnsetType):
+            saved = replace(saved, providers=self._changed_providers(requested.providers))
         return saved
 
-    def _changed_providers(self, wanted: Sequence[ProviderChange]) -> tuple[ProviderSettings, ...]:
-        names = [each.name for each in wanted]
+    def _changed_providers(self, requested: Sequence[ProviderChange]) -> tuple[ProviderSettings, ...]:
+        names = [each.name for each in requested]
         if len(set(names)) < len(names):
             raise BadRequest("Two providers have the same name.", param="providers")
         if len(names) > MOST_PROVIDERS:
@@ -322,26 +322,26 @@ class Configured:
                 )
             if name in pinned:
                 raise SettingPinned(f"The provider {name!r}", self._where_is(pinned[name]), "providers")
-        return tuple(self._changed_provider(each) for each in wanted)
+        return tuple(self._changed_provider(each) for each in requested)
 
-    def _changed_provider(self, wanted: ProviderChange) -> ProviderSettings:
+    def _changed_provider(self, requested: ProviderChange) -> ProviderSettings:
         described = ProviderSettings(
-            wanted.name,
-            dialect=wanted.dialect,
-            profile=wanted.profile if wanted.dialect == "openai" else None,
-            base_url=wanted.base_url.strip(),
-            models=wanted.models,
-            max_runs=wanted.max_runs,
-            options=wanted.options,
+            requested.name,
+            dialect=requested.dialect,
+            profile=requested.profile if requested.dialect == "openai" else None,
+            base_url=requested.base_url.strip(),
+            models=requested.models,
+            max_runs=requested.max_runs,
+            options=requested.options,
         )
-        if not isinstance(wanted.api_key, msgspec.UnsetType):
-            return replace(described, api_key=(wanted.api_key or "").strip())
-        before = next((each for each in self._saved.providers if each.name == wanted.name), None)
+        if not isinstance(requested.api_key, msgspec.UnsetType):
+            return replace(described, api_key=(requested.api_key or "").strip())
+        before = next((each for each in self._saved.providers if each.name == requested.name), None)
         if before is None or not before.api_key:
             return described
         if _address(before) != _address(described):
             raise BadRequest(
-                f"Give the api_key of {wanted.name!r} again, or null for none: the stored key belongs to another "
+                f"Give the api_key of {requested.name!r} again, or null for none: the stored key belongs to another "
                 "address.",
                 param="providers",
             )
@@ -351,7 +351,7 @@ class Configured:
     async def _made_for(
         self, described: Sequence[ProviderSettings]
     ) -> AsyncGenerator[list[tuple[ProviderSettings, Provider]]]:
-        """Make the providers of a change that is checked within the block. If it fails, the new ones are closed."""
+        """Create the providers of a change that is checked within the block. If it fails, the new ones are closed."""
         made: list[tuple[ProviderSettings, Provider]] = []
         try:
             for each in described:
@@ -376,9 +376,9 @@ class Configured:
         if saved.default_model and saved.default_model != self._saved.default_model:
             await self._check_default(saved.default_model, providers.with_added(self.providers.added))
 
-    async def _check_default(self, wanted: str, providers: Providers) -> None:
+    async def _check_default(self, name: str, providers: Providers) -> None:
         """Refuse a default model that does not exist. An upstream without a list of models may have any."""
-        provider, model = await providers.find(wanted)
+        provider, model = await providers.find(name)
         if provider.demo or model in (listed := await provider.list_models()):
             return
         if listed:
@@ -437,9 +437,9 @@ def check_aliases(aliases: Mapping[str, str]) -> None:
             raise SettingsError(f"In aliases: {alias!r} = {model!r} must name a model, not another alias.")
 
 
-def _check_dialects(wanted: Change) -> None:
+def _check_dialects(requested: Change) -> None:
     """Refuse a dialect that is not installed, has no upstream, or does not have an option. Blocks on the disk."""
-    for each in wanted.providers or ():
+    for each in requested.providers or ():
         offered = [name for name in kind_names() if name not in BUILT_IN]
         if each.dialect not in offered:
             raise BadRequest(f"The dialect of a provider must be one of {', '.join(offered)}.", param="providers")

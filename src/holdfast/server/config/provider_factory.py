@@ -31,14 +31,14 @@ class Provided:
         self._made: list[tuple[ProviderSettings, Provider]] = []
 
     def made(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
-        """Return a provider for each table: the present one if the table has not changed, or a new one."""
+        """Return a provider for each table: the existing one if the table has not changed, or a new one."""
         return [
             (each, self._known(each) or make_provider(each, self._settings, self._environ, near=self._near))
             for each in described
         ]
 
     def keep(self, made: list[tuple[ProviderSettings, Provider]]) -> list[Provider]:
-        """Note the providers that are in use from now on."""
+        """Set the providers that are in use from now on."""
         self._made = made
         return [provider for _, provider in made]
 
@@ -92,7 +92,7 @@ def _of_the_server(settings: Settings) -> dict[str, Any]:
 
 
 def route_of(described: ProviderSettings, environ: Mapping[str, str]) -> Route:
-    """Return how a provider's upstream is reached. Raises `SettingsError` if a proxy or a file cannot be used."""
+    """Return the route to a provider's upstream. Raises `SettingsError` if a proxy or a file cannot be used."""
     if not described.kind().by_http:
         return DIRECT
     try:

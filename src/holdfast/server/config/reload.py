@@ -1,4 +1,4 @@
-"""Takes in a changed settings file while the server runs: all of it, or nothing."""
+"""Reloads a changed settings file while the server runs: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CannotReload(HoldfastError):
 
 
 class NotReloaded(HoldfastError):
-    """The settings are invalid, so that nothing was changed."""
+    """The settings are invalid, so nothing was changed."""
 
     code = "settings_not_reloaded"
     status = 409
@@ -53,7 +53,7 @@ class NotReloaded(HoldfastError):
 
 
 class Reloaded(msgspec.Struct, frozen=True):
-    """What a reload has done."""
+    """The result of a reload."""
 
     changed: list[str]
     """The settings that have changed."""
@@ -66,7 +66,7 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 
 class Reloading:
-    """Reads the settings again, checks them as a whole, and then changes what can be changed."""
+    """Reads the settings again, checks them as a whole, and then applies those that a running server can change."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Reloading:
         environ: Mapping[str, str],
         use: Callable[[Settings], None],
     ) -> None:
-        """`use` is called with the settings that are in force then. It must not fail."""
+        """`use` is called with the new settings. It must not fail."""
         self._read = read
         self._configured = configured
         self._keys = keys
@@ -85,11 +85,11 @@ class Reloading:
         self._one = asyncio.Lock()
 
     async def __call__(self, current: Settings) -> Reloaded:
-        """Take in the settings of file and environment. `NotReloaded` if they are invalid."""
+        """Apply the settings of file and environment. `NotReloaded` if they are invalid."""
         async with self._one:
             try:
-                wanted, sources = await asyncio.to_thread(self._read)
-                result, settings = compared(current, wanted)
+                new, sources = await asyncio.to_thread(self._read)
+                result, settings = compared(current, new)
                 fixed = self._keys.fixed_by(settings)
                 self._check_keys(settings)
                 await self._configured.reload(settings, sources)
@@ -102,15 +102,15 @@ class Reloading:
             return result
 
     def _check_keys(self, settings: Settings) -> None:
-        """Refuse what a start would refuse: a key that can be guessed, on an address that others reach."""
+        """Refuse the same keys as a start: a key that can be guessed, on a public address."""
         if not is_loopback(settings.host) and (short := short_keys(settings, self._environ)):
             raise SettingsError(f"The key of {', '.join(short)} is too short for {settings.host}.")
 
 
-def compared(current: Settings, wanted: Settings) -> tuple[Reloaded, Settings]:
-    """Return what differs, and the current settings with those that can be changed."""
+def compared(current: Settings, new: Settings) -> tuple[Reloaded, Settings]:
+    """Return the differences, and the current settings with the changes that can be applied."""
     names = [field.name for field in msgspec.structs.fields(Settings)]
-    differ = [name for name in names if getattr(current, name) != getattr(wanted, name)]
+    differ = [name for name in names if getattr(current, name) != getattr(new, name)]
     changed = [name for name in differ if name in LIVE]
-    settings = msgspec.structs.replace(current, **{name: getattr(wanted, name) for name in changed})
+    settings = msgspec.structs.replace(current, **{name: getattr(new, name) for name in changed})
     return Reloaded(changed, [name for name in differ if name not in LIVE]), settings

@@ -1,4 +1,4 @@
-"""Settings that had another name in an earlier release: the old name still works, and a note says so."""
+"""Settings that had another name in an earlier release: the old name still works, with a note about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import HoldfastError
 
 RENAMED: dict[str, str] = {}
-"""The old names of settings, and their names now. `providers.url` is the field of a table.
+"""The current names of settings by their old names. `providers.url` is the field of a table.
 
 Variables and flags are named after their settings. A renamed flag also stays in `serve`, as a hidden option.
 """
@@ -29,21 +29,21 @@ class OldNames:
         self.notes: list[str] = []
 
     def in_environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the variables with the names of now."""
+        """Return the variables with their current names."""
         found = dict(environ)
         for old, new in self._renamed.items():
             self._replace(found, self._prefix + old.upper(), self._prefix + new.upper(), "")
         return found
 
     def in_flags(self, flags: dict[str, Any]) -> dict[str, Any]:
-        """Give the flags the names of now."""
+        """Return the flags with their current names."""
         given = {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
         for old, new in self._renamed.items():
             self._replace(given, f"--{old.replace('_', '-')}", f"--{new.replace('_', '-')}", "")
         return {name.removeprefix("--").replace("-", "_"): value for name, value in given.items()}
 
     def in_file(self, values: dict[str, Any], file: str) -> dict[str, Any]:
-        """Give the fields of a settings file the names of now."""
+        """Return the fields of a settings file with their current names."""
         for old, new in self._renamed.items():
             table, dot, name = old.rpartition(".")
             found = values.get(table, []) if dot else [values]

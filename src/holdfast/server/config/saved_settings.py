@@ -1,4 +1,4 @@
-"""The settings of the UI as they are saved: with providers they are sealed, since those may have keys."""
+"""The saved settings of the UI. If they contain providers, they are sealed, since providers may have keys."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class KeptSettings(Saved, frozen=True, kw_only=True, omit_defaults=True):
 
     sealed: str = ""
     names: tuple[str, ...] = ()
-    """The sealed providers by name: what is lost without the key. Used for that alone, as anyone can write it."""
+    """The names of the sealed providers, only to report what is lost without the key: they are not authenticated."""
 
 
 def to_keep(saved: Saved, sealer: Sealer, name: str) -> KeptSettings:
-    """Return settings as they are kept under a name. Blocks on the disk."""
+    """Return settings in the form in which they are stored under a name. Blocks on the disk."""
     if not saved.providers:
         return KeptSettings(default_model=saved.default_model, fallbacks=saved.fallbacks)
     sealed = sealer.seal(name, msgspec.json.encode(saved))
@@ -53,7 +53,7 @@ def to_keep(saved: Saved, sealer: Sealer, name: str) -> KeptSettings:
 
 
 def opened(kept: KeptSettings, sealer: Sealer, name: str) -> Saved:
-    """Return the settings that were kept under a name. Blocks on the disk."""
+    """Return the settings that were stored under a name. Blocks on the disk."""
     if not kept.sealed:
         return Saved(default_model=kept.default_model, providers=kept.providers, fallbacks=kept.fallbacks)
     try:
@@ -71,14 +71,14 @@ def what_is_sealed(kept: KeptSettings) -> str:
 
 
 class SavedSettings(Protocol):
-    """Where the settings of the UI are saved."""
+    """The storage of the settings of the UI."""
 
     def read(self) -> Saved:
         """Return the settings with which a server starts."""
         ...
 
     async def seal(self) -> None:
-        """Seal what was saved in clear, or with an old key, if that can be done by one server alone."""
+        """Seal settings that were saved in clear, or with an old key, if one server alone can do that."""
         ...
 
     async def news(self) -> Saved | None:
@@ -86,7 +86,7 @@ class SavedSettings(Protocol):
         ...
 
     def used(self) -> None:
-        """Note that what `news` returned is in use."""
+        """Record that the settings from `news` are in use."""
         ...
 
     async def save(self, saved: Saved) -> None:
@@ -126,7 +126,7 @@ class SavedFile:
             ) from None
 
     async def seal(self) -> None:
-        """Seal what is in clear, or sealed with another key than the first."""
+        """Seal settings that are in clear, or sealed with another key than the first."""
         await asyncio.to_thread(self.reseal)
 
     def reseal(self) -> bool:
@@ -145,7 +145,7 @@ class SavedFile:
         return None
 
     def used(self) -> None:
-        """Do nothing: there are no news."""
+        """Do nothing: `news` returns nothing."""
 
     async def save(self, saved: Saved) -> None:
         """Write the file."""

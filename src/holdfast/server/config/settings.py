@@ -82,7 +82,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its models can call tools. If not, an agent with tools refuses to start."""
 
     def key_env(self) -> str:
-        """Return the variable that holds the key. A service's own is for its own address only: no key goes astray."""
+        """Return the variable with the key. A service's own variable is used only for its own address."""
         if self.api_key_env or self.base_url or self.api_key:
             return self.api_key_env
         return profile_of(self.profile).key_env or self.kind().key_env
@@ -105,8 +105,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def behaviour(self) -> Profile:
         """Return the profile of the upstream, overridden by the fields of the table."""
         named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
-        said = {name: getattr(self, name) for name in named}
-        given = {name: value for name, value in said.items() if value is not None}
+        fields = {name: getattr(self, name) for name in named}
+        given = {name: value for name, value in fields.items() if value is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
 
@@ -400,7 +400,7 @@ def gather(
 
 
 def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with settings whose types are right."""
+    """Yield the problems of settings whose types are right."""
     yield from _about_store(settings)
     yield from _about_dialects(settings.providers, sources.get("providers", ""))
     if settings.tls_key and not settings.tls_cert:
@@ -433,7 +433,7 @@ def source_name(provider: ProviderSettings) -> str:
 
 
 def _from_file(path: pathlib.Path, old_names: OldNames) -> dict[str, Any]:
-    """Return the values of a settings file. A relative path in it is meant from the folder of the file."""
+    """Return the values of a settings file. A relative path in it is relative to the folder of the file."""
     values = old_names.in_file(_read(path), str(path))
     make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
     for provider in tables_of(values, "providers"):
@@ -518,7 +518,7 @@ def _named_variables(settings: Settings) -> Iterator[str]:
 
 
 SHORTEST_CLUSTER_KEY = 16
-"""Minimum length of a cluster key, in characters. Who has it reads and stops all runs, and reads providers' keys."""
+"""Minimum length of a cluster key, in characters. It gives access to all runs and to providers' keys."""
 
 
 def _about_store(settings: Settings) -> Iterator[str]:
@@ -582,7 +582,7 @@ def store_url(settings: Settings, environ: Mapping[str, str] = os.environ) -> st
 
 
 def node_address(settings: Settings) -> str:
-    """Return where other servers of the same store reach this one."""
+    """Return the address at which other servers of the same store reach this one."""
     return settings.node_address or f"{settings.host}:{settings.port + 1}"
 
 

@@ -1,4 +1,4 @@
-"""Errors of the settings in plain words: which one, where it was set, and what it must be."""
+"""Errors of the settings: the name of the setting, its source, and its valid values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:
-    """Return what is wrong. `sources` has the source of each setting; `prefix` is that of the variables."""
+    """Return the error as text. `sources` has the source of each setting; `prefix` is that of the variables."""
     match = _AT.fullmatch(str(error))
     message, path = (match[1], match[2] or "") if match else (str(error), "")
     top = re.split(r"[.\[]", path)[0]
@@ -84,8 +84,8 @@ def _wanted(message: str, settings: type[Any], path: str) -> str:
         return f"valid ({message})"
     if found[2]:
         return f"{BOUNDS[found[2]]} {float(found[3]):g}"
-    wanted = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
-    return "a number" if found[1] == "int" and found[4] == "str" else wanted
+    expected = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
+    return "a number" if found[1] == "int" and found[4] == "str" else expected
 
 
 def _choices(settings: type[Any], path: str) -> str:

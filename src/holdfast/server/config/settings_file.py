@@ -26,11 +26,11 @@ class FileRefused(HoldfastError):
 
 
 class Choice(NamedTuple):
-    """The settings file in use, if any, and what the user should know about it."""
+    """The settings file in use, if any, and notes about it for the user."""
 
     path: pathlib.Path | None
     warning: str = ""
-    """The other users that can write to a file that was named."""
+    """The warning about other users that can write to a named file."""
     unused: str = ""
     """The reason why the file of the current folder is ignored."""
 
@@ -66,7 +66,7 @@ def tables_of(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.Path) -> None:
-    """Make relative paths absolute: they are meant from the folder of the file."""
+    """Make relative paths absolute: they are relative to the folder of the file."""
     for name in names:
         if isinstance(value := values.get(name), str) and value:
             values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())

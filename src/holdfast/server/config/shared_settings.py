@@ -16,7 +16,7 @@ KIND, ID = "settings", "ui"
 
 
 class SettingsChanged(Conflict):
-    """Another server has changed the settings at the same moment."""
+    """Another server has changed the settings at the same time."""
 
     code = "settings_changed"
 
@@ -34,14 +34,14 @@ class SavedDocument:
         self._read: int | None = None
 
     def read(self) -> Saved:
-        """Return no settings: the store is asked by `news`, when the server has started."""
+        """Return no settings: `news` reads the store, when the server has started."""
         return Saved()
 
     async def seal(self) -> None:
         """Do nothing: another server may not have the new key yet. `holdfast secrets rotate` seals again."""
 
     async def news(self) -> Saved | None:
-        """Return the settings if they are neither in use nor saved here."""
+        """Return the stored settings, unless they are already in use or were saved here."""
         stored = await self._documents.get(ID)
         if stored is None or stored.version == self._version:
             return None
@@ -54,7 +54,7 @@ class SavedDocument:
         return await self._opened(stored)
 
     def used(self) -> None:
-        """Note that what `news` returned is in use."""
+        """Record that the settings from `news` are in use."""
         self._version = self._read
 
     async def save(self, saved: Saved) -> None:
@@ -82,16 +82,16 @@ class SavedDocument:
         return stored.body if stored is not None and stored.body.sealed else None
 
     async def reset(self) -> None:
-        """Replace the settings by empty ones, which have a higher version: every server takes them in."""
+        """Replace the settings by empty ones, with a higher version: every server applies them."""
         await self._documents.exchange(ID, KeptSettings())
 
     async def _put(self, saved: Saved, version: int | None) -> Stored[KeptSettings]:
-        """Store settings in place of a version, sealed for the next one."""
+        """Replace a version of the settings, sealed for the next version."""
         kept = await asyncio.to_thread(to_keep, saved, self._sealer, _name((version or 0) + 1))
         return await self._documents.put(ID, kept, version=version)
 
     async def _opened(self, stored: Stored[KeptSettings]) -> Saved:
-        """Return the settings. Providers must be sealed: they decide who gets the keys of this server."""
+        """Return the settings. Providers must be sealed: they decide which upstreams get the keys of this server."""
         if not stored.body.sealed and stored.body.providers:
             raise SettingsError(
                 "The settings in the store have providers that are not encrypted, so no server has written them. "

@@ -1,4 +1,4 @@
-"""Settings of who may call the server: its API keys, the proxies that it trusts, and its identity provider."""
+"""Settings of access: API keys, trusted proxies, and the identity provider."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KeySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdentityRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What people become who are recognised elsewhere."""
+    """The rules for accounts of people whom another system has recognised."""
 
     create: AccountRole | None = None
     """The role of an account that is made at the first sign-in; None to make no accounts."""
@@ -61,7 +61,7 @@ class OidcSettings(IdentityRules, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def about_sign_in(proxy: ProxySettings, oidc: OidcSettings | None, public_url: str) -> Iterator[str]:
-    """Yield what is wrong with the settings of proxies and of the identity provider."""
+    """Yield the problems of the settings of proxies and of the identity provider."""
     for address in proxy.addresses:
         try:
             ipaddress.ip_network(address, strict=False)

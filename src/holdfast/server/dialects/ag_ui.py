@@ -32,30 +32,30 @@ async def run_agent(parts: Parts, request: Request) -> ASGIApp:
     """Start the run that answers a thread's newest message, and send its events. A disconnect stops it by default."""
     raw = await read_body(parts, request)
     fields = decode_object(raw)
-    asked = convert(fields, RunAgentInput)
+    input = convert(fields, RunAgentInput)
     check_fields(fields, AG_UI, NOT_KNOWN)
-    check_name(asked.thread_id, "threadId")
-    check_name(asked.run_id, "runId")
-    props = convert(asked.forwarded_props, Props) if isinstance(asked.forwarded_props, dict) else Props()
-    chat = agent_chat(asked, props)
+    check_name(input.thread_id, "threadId")
+    check_name(input.run_id, "runId")
+    props = convert(input.forwarded_props, Props) if isinstance(input.forwarded_props, dict) else Props()
+    chat = agent_chat(input, props)
     body = convert(chat, ChatBody)
     check_messages(body)
     model = await model_of(parts, request, props.model)
-    kept = {"thread_id": asked.thread_id, "run_id": asked.run_id, "state": asked.state or None}
+    kept = {"thread_id": input.thread_id, "run_id": input.run_id, "state": input.state or None}
     run = await start_chat(parts, request, body, chat, model, raw, kept={KEPT: kept}, begins=True, streams=True)
-    return ag_ui_events(parts, run, asked.protocol_version, attached=run.take_hold())
+    return ag_ui_events(parts, run, input.protocol_version, attached=run.take_hold())
 
 
 async def watch_agent(parts: Parts, request: Request) -> ASGIApp:
     """Send the events of any run, from its first or after some of them."""
     run = await own_run(parts, request)
-    wanted = request.query_params.get("messages") == "true"
-    messages = await _said_before(parts, run) if wanted else None
+    with_messages = request.query_params.get("messages") == "true"
+    messages = await _messages_before(parts, run) if with_messages else None
     version = request.query_params.get("protocolVersion")
     return ag_ui_events(parts, run, version, messages=messages, skip=frames_seen(request))
 
 
-async def _said_before(parts: Parts, run: Run) -> list[Message]:
+async def _messages_before(parts: Parts, run: Run) -> list[Message]:
     """Return the messages of a run's session up to the one that it answers."""
     if run.record.session_id is None:
         return []

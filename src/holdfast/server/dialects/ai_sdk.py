@@ -32,7 +32,7 @@ from ..routing import Endpoint
 from ..run_json import run_json
 from ..services import Parts
 from ..sources.agents import SESSION_NAME, STREAM
-from .ollama import chat_in_ollamas_words, is_ollamas
+from .ollama import is_ollamas, ollama_chat
 from .openai_chat import named_session
 from .run_responses import answer_headers, so_far, stream
 
@@ -69,7 +69,7 @@ async def send_to_chat(parts: Parts, request: Request) -> ASGIApp:
     raw = await read_body(parts, request)
     fields = decode_object(raw)
     if is_ollamas(fields):
-        return await chat_in_ollamas_words(parts, request, fields, raw)
+        return await ollama_chat(parts, request, fields, raw)
     body = convert(fields, UIChat)
     check_fields(fields, AI_SDK, THE_PAGE)
     if not body.messages:
@@ -160,29 +160,29 @@ def _turn(body: UIChat, path: list[Message], messages: list[Message]) -> ChatTur
         return ChatTurn(_results(body.messages[-1], path), goes_on_with=body.messages[-1].id or None)
     _refuse_other_branch(_last_answer(body.messages), path, messages)
     last = body.messages[-1]
-    said = _known(path, last.id)
-    if said is not None and said.content == ai_sdk_messages.content(last):
-        return ChatTurn([], said.id, is_repeated=True)
+    known = _known(path, last.id)
+    if known is not None and known.content == ai_sdk_messages.content(last):
+        return ChatTurn([], known.id, is_repeated=True)
     if body.message_id and body.message_id == last.id:
         _refuse_other_branch(last.id, path, messages)
-    if said is not None:
-        return ChatTurn([_stored(last, messages)], said.parent_id)
-    return ChatTurn([_stored(said, messages) for said in _new(body.messages, messages)])
+    if known is not None:
+        return ChatTurn([_stored(last, messages)], known.parent_id)
+    return ChatTurn([_stored(known, messages) for known in _new(body.messages, messages)])
 
 
 def _to_answer_again(body: UIChat, path: list[Message], messages: list[Message]) -> str:
     """Return the user's message to answer again."""
     _refuse_other_branch(body.message_id, path, messages)
-    said = _known(path, body.message_id) or _known(path, body.messages[-1].id) or (path[-1] if path else None)
-    while said is not None and said.role != "user":
-        said = next((other for other in path if other.id == said.parent_id), None)
-    if said is None:
+    message = _known(path, body.message_id) or _known(path, body.messages[-1].id) or (path[-1] if path else None)
+    while message is not None and message.role != "user":
+        message = next((other for other in path if other.id == message.parent_id), None)
+    if message is None:
         raise BadRequest("This chat has no message to answer again.", param="messageId")
-    return said.id
+    return message.id
 
 
 def _results(message: UIMessage, path: list[Message]) -> list[Message]:
-    """Return the results of the client's tools that the session's model waits for."""
+    """Return the results of the client's tools for which the session has open calls."""
     waiting = _waiting(path)
     results = [
         Message(id=new_id("msg"), role="tool", content=output.text, tool_call_id=output.id)
@@ -197,10 +197,10 @@ def _results(message: UIMessage, path: list[Message]) -> list[Message]:
 def _waiting(path: list[Message]) -> set[str]:
     """Return the calls of the last answer that have no result yet."""
     answered: set[str | None] = set()
-    for said in reversed(path):
-        if said.role != "tool":
-            return {call.id for call in said.tool_calls} - answered
-        answered.add(said.tool_call_id)
+    for message in reversed(path):
+        if message.role != "tool":
+            return {call.id for call in message.tool_calls} - answered
+        answered.add(message.tool_call_id)
     return set()
 
 
@@ -217,21 +217,21 @@ def _new(sent: list[UIMessage], messages: list[Message]) -> list[UIMessage]:
 
 def _stored(message: UIMessage, messages: list[Message]) -> Message:
     """Return a user's message with the client's id, and a number appended if the session has that id."""
-    said = ai_sdk_messages.content(message)
-    if not said or (isinstance(said, str) and not said.strip()):
+    content = ai_sdk_messages.content(message)
+    if not content or (isinstance(content, str) and not content.strip()):
         raise BadRequest("The message is empty.", param="messages")
     id = check_name(message.id, "messages.id") if message.id else new_id("msg")
     taken = sum(1 for known in messages if _is(known, id))
-    return Message(id=f"{id}~{taken + 1}" if taken else id, role="user", content=said)
+    return Message(id=f"{id}~{taken + 1}" if taken else id, role="user", content=content)
 
 
 def _known(messages: list[Message], id: str | None) -> Message | None:
-    """Return the message of a client's id."""
-    return next((said for said in messages if id and _is(said, id)), None)
+    """Return the message with a client's id."""
+    return next((message for message in messages if id and _is(message, id)), None)
 
 
-def _is(said: Message, id: str) -> bool:
-    return said.id == id or (said.id.startswith(f"{id}~") and ai_sdk_messages.client_id(said.id) == id)
+def _is(message: Message, id: str) -> bool:
+    return message.id == id or (message.id.startswith(f"{id}~") and ai_sdk_messages.client_id(message.id) == id)
 
 
 def _last_answer(sent: list[UIMessage]) -> str | None:
@@ -295,7 +295,7 @@ async def _run_of(parts: Parts, request: Request) -> Run | None:
 
 
 async def _own_chat(parts: Parts, request: Request) -> Session:
-    """Return the caller's session of that name. A missing one is empty: a page may ask early."""
+    """Return the caller's session of that name. A missing one is empty: a page may request it early."""
     return await named_session(parts, owner_of(request), check_name(request.path_params["chat_id"], "id"))
 
 

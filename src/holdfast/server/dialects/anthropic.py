@@ -37,13 +37,15 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
     model = await model_of(parts, request, body.model)
     native = await _is_native(parts, request, model)
     chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
-    asked = convert(chat, ChatBody)
-    check_messages(asked)
+    chat_body = convert(chat, ChatBody)
+    check_messages(chat_body)
     kept: dict[str, Any] = {AS_SENT: {"anthropic": as_sent(fields)}} if native and not body.session_id else {}
     is_held = body.thread is not None
     if is_held:
         kept[threads.THREAD] = threads.held(fields)
-    run = await start_chat(parts, request, asked, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held)
+    run = await start_chat(
+        parts, request, chat_body, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held
+    )
     if body.stream:
         return message_stream(parts, run, attached=run.take_hold())
     if body.background:
@@ -58,7 +60,7 @@ async def _is_native(parts: Parts, request: Request, model: str) -> bool:
 
 
 async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
-    """Estimate the tokens of a request: no upstream is asked, and the answer says so."""
+    """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     body = decode(await read_body(parts, request), CountBody)
     tokens = estimated_tokens(chat_messages(body, native=True), body.tools)
     return Json({"input_tokens": tokens, "holdfast": {"source": "estimated"}})
@@ -84,7 +86,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 
 def anthropic_refusal(run: Run, settled: Failed | Interrupted) -> ASGIApp:
-    """Return a failure that came before any output."""
+    """Return the response for a failure before any output."""
     extra = anthropic_messages.unfinished(settled, run.id)
     return error_answer(settled.error, extra=extra, headers=failed_headers(run, settled))
 

@@ -71,7 +71,7 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
     provider, _ = await providers_of(parts, request).find(model)
     is_native = parts.configured.dialect(provider.name) == "openai"
     check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
-    asked = {
+    stored = {
         "params": {name: value for name, value in decoded.items() if name not in _NOT_PARAMS and value is not None},
         "messages": [{"role": "user", "content": _text(body, is_native)}],
         "n": (body.n or 1) * body.prompts,
@@ -79,7 +79,7 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
         STREAM: body.stream in (True, "true"),
     }
     if is_native:
-        asked[AS_SENT] = {COMPLETIONS: {"prompt": body.prompt}}
+        stored[AS_SENT] = {COMPLETIONS: {"prompt": body.prompt}}
     return RunRecord(
         id=new_id("run"),
         owner=owner_of(request),
@@ -87,7 +87,7 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
         model=model,
         kind=parts.agents.kind_of(model),
         lifetime="attached",
-        request=asked,
+        request=stored,
         payer=parts.budgets.payer(request),
     )
 
@@ -98,14 +98,18 @@ def _text(body: CompletionBody, is_native: bool) -> str:
         return prompt
     if is_native:
         return ""  # sent unchanged; only its length is unknown
-    words = "Several prompts, and prompts of tokens, are not supported for this model: its upstream can only chat."
-    raise BadRequest(words, param="prompt", code="unsupported")
+    message = "Several prompts, and prompts of tokens, are not supported for this model: its upstream can only chat."
+    raise BadRequest(message, param="prompt", code="unsupported")
 
 
 def _chunks(run: Run) -> TextChunks:
-    asked = run.record.request
+    requested = run.record.request
     return TextChunks(
-        run.id, run.record.model, run.record.created_at, choices=asked["n"], include_usage=asked["include_usage"]
+        run.id,
+        run.record.model,
+        run.record.created_at,
+        choices=requested["n"],
+        include_usage=requested["include_usage"],
     )
 
 

@@ -1,7 +1,7 @@
 """Form data with files that is passed on to an upstream: its parts, and its one field `model`.
 
-The upstream has a parser of its own. What two parsers could read in two ways is refused: else a caller could show us
-one model, and the upstream another.
+The upstream has another parser. Input that two parsers could read differently is refused: otherwise a caller could show
+us one model, and the upstream another.
 """
 
 from __future__ import annotations

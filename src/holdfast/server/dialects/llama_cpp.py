@@ -55,7 +55,7 @@ async def read_stream(parts: Parts, request: Request) -> ASGIApp:
         parts.closing,
         headers=[(name.encode(), value.encode()) for name, value in run_headers(run).items()],
         heartbeat=parts.settings.heartbeat,
-        sign_of_life=b"",  # its bytes would be counted
+        sign_of_life=b"",  # heartbeat bytes would count as content
         send_timeout=parts.settings.send_timeout,
     )
 

@@ -49,18 +49,18 @@ class OllamaBody(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-def in_ollamas_words(handler: Handler) -> Handler:
+def with_ollama_errors(handler: Handler) -> Handler:
     """Return errors in Ollama's shape: its clients read `error` as a text."""
 
     @wraps(handler)
-    async def told(parts: Parts, request: Request) -> ASGIApp:
+    async def answered(parts: Parts, request: Request) -> ASGIApp:
         try:
             return await handler(parts, request)
         except HoldfastError as error:
             info = error.info()
             return Json(ollama_refusal(info), info.status, headers=retry_headers(info))
 
-    return told
+    return answered
 
 
 def is_ollamas(fields: Mapping[str, Any]) -> bool:
@@ -72,19 +72,19 @@ def is_ollamas(fields: Mapping[str, Any]) -> bool:
     return isinstance(first, dict) and "parts" not in first and "content" in first
 
 
-async def chat_in_ollamas_words(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
+async def ollama_chat(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
     """Answer a chat, streaming by default. A disconnect stops the run."""
 
-    @in_ollamas_words
+    @with_ollama_errors
     async def answer(parts: Parts, request: Request) -> ASGIApp:
         return await _answer(parts, request, fields, raw, OLLAMA_CHAT)
 
     return await answer(parts, request)
 
 
-@in_ollamas_words
+@with_ollama_errors
 async def generate_text(parts: Parts, request: Request) -> ASGIApp:
-    """Answer a prompt. An empty one loads a model in Ollama, and does nothing here."""
+    """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
     raw = await read_body(parts, request)
     fields = decode_object(raw)
     if not fields.get("prompt") and not fields.get("images"):
@@ -99,10 +99,10 @@ async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: b
     body = convert(fields, OllamaBody)
     check_fields(fields, table, UNKNOWN_OF_OLLAMA)
     chat = chat_of(fields)
-    asked = convert(chat, ChatBody)
-    check_messages(asked)
+    chat_body = convert(chat, ChatBody)
+    check_messages(chat_body)
     model = await model_of(parts, request, chat["model"])
-    run = await start_chat(parts, request, asked, chat, model, raw)
+    run = await start_chat(parts, request, chat_body, chat, model, raw)
     lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
     if body.stream is False:
         return WholeAnswer(run, partial(_whole, lines), attached=run.take_hold())
@@ -121,10 +121,10 @@ async def _whole(lines: OllamaLines, run: Run) -> ASGIApp:
     events: list[Event] = []
     async for some in so_far(run):
         events += some
-    told = lines.whole(events)
+    answer = lines.whole(events)
     is_failed = isinstance(settled, (Failed, Interrupted, Stopped))
     status, headers = (NOT_RETRIED, not_again(run)) if is_failed else (200, answer_headers(run))
-    return json_of(told, status_code=status, headers=headers)
+    return json_of(answer, status_code=status, headers=headers)
 
 
 def _refused(run: Run, settled: Failed | Interrupted) -> ASGIApp:
@@ -156,17 +156,17 @@ _DETAILS = {
 }
 
 
-@in_ollamas_words
+@with_ollama_errors
 async def show_model(parts: Parts, request: Request) -> ASGIApp:
-    """Return what is known of a model."""
+    """Return the known data of a model."""
     fields = decode_object(await read_body(parts, request))
     name = chat_of({"model": fields.get("model") or fields.get("name")})["model"]
     if not isinstance(name, str):
         raise BadRequest("model is missing.", param="model")
     provider, _ = await providers_of(parts, request).find(name)
     able = ["completion", "tools"] if getattr(provider, "tools", True) else ["completion"]
-    words = {"modelfile": "", "parameters": "", "template": "", "license": ""}
-    return Json({**words, "details": _DETAILS, "model_info": {}, "capabilities": able})
+    texts = {"modelfile": "", "parameters": "", "template": "", "license": ""}
+    return Json({**texts, "details": _DETAILS, "model_info": {}, "capabilities": able})
 
 
 async def ollama_version(parts: Parts, request: Request) -> ASGIApp:

@@ -55,8 +55,8 @@ class _Object:
         if not isinstance(model, str | None):
             raise BadRequest("model is text.", param="model")
         if self._fields.get("stream") or self._fields.get("stream_format") == "sse":
-            words = "stream is not supported here: the whole response is sent."
-            raise BadRequest(words, param="stream", code="unsupported")
+            message = "stream is not supported here: the whole response is sent."
+            raise BadRequest(message, param="stream", code="unsupported")
         self.model = model
 
     def with_model(self, model: str) -> bytes:
@@ -67,8 +67,8 @@ async def _forward(parts: Parts, request: Request, path: str, content_type: str,
     named = await model_of(parts, request, body.model)
     provider, model = await providers_of(parts, request).find(named)
     if not isinstance(provider, Forwarding):
-        words = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
-        raise BadRequest(words, param="model", code="unsupported")
+        message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
+        raise BadRequest(message, param="model", code="unsupported")
     await parts.starts.take(owner_of(request))
     charge = await parts.budgets.begin_request(parts.budgets.payer(request), f"{provider.name}/{model}")
     sent = body.with_model(model)
@@ -84,18 +84,18 @@ class _Handed:
         self._parts = parts
         self._provider = provider
         self._charge = charge
-        self._asked = (path, body, content_type, LARGEST_RESPONSE)
+        self._forwarded = (path, body, content_type, LARGEST_RESPONSE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, and note what it took, also if its client has left."""
-        asked = asyncio.ensure_future(self._answered())
+        """Answer the request, and record its usage, even if the client has disconnected."""
+        answering = asyncio.ensure_future(self._answered())
         try:
             with RequestClient(scope, receive) as client:
-                if not await client.wait_for(asked):
+                if not await client.wait_for(answering):
                     return
         finally:
             self._parts.budgets.spending.note(self._charge)
-        found = await asked
+        found = await answering
         headers = {**PRIVATE, "content-type": found.content_type}
         await Response(found.body, headers=headers)(scope, receive, send)
 
@@ -103,7 +103,7 @@ class _Handed:
         idle = self._parts.settings.idle_limit
         try:
             async with asyncio.timeout(idle or None):
-                found = await self._provider.forward(*self._asked)
+                found = await self._provider.forward(*self._forwarded)
             self._charge = _counted(self._parts, self._charge, found)
             return found
         except TimeoutError:
@@ -120,13 +120,13 @@ class _Counted(msgspec.Struct):
 
 
 class _Counting(msgspec.Struct):
-    """A response that may tell what it took."""
+    """A response that may have its usage."""
 
     usage: _Counted | None = None
 
 
 def _counted(parts: Parts, charge: Charge, found: Forwarded) -> Charge:
-    """Return what a response says that it took; nothing if it does not say."""
+    """Return the charge with the usage of a response; without usage if it has none."""
     try:
         usage = msgspec.json.decode(found.body, type=_Counting).usage
     except (msgspec.DecodeError, UnicodeDecodeError):

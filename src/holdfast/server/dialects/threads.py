@@ -54,16 +54,16 @@ def held(fields: dict[str, Any]) -> dict[str, Any]:
 async def whole_request(parts: Parts, request: Request, fields: dict[str, Any], thread: Thread) -> dict[str, Any]:
     """Return a request with the fields of the thread."""
     if fields.get("session_id") is not None:
-        words = "thread is not supported together with session_id: a session holds its conversation itself."
-        raise BadRequest(words, param="thread", code="thread_unsupported_request")
+        message = "thread is not supported together with session_id: a session holds its conversation itself."
+        raise BadRequest(message, param="thread", code="thread_unsupported_request")
     if thread.type == "create":
         return fields
     if repeated := [name for name in _HELD if fields.get(name)]:
         raise BadRequest(f"A thread holds its {repeated[0]}: leave it out.", param=repeated[0])
     before = await _continued(parts, request, thread.previous_message_id or "")
-    said = (await gathered(before, answer_of)).body(before.settlement)
+    body = (await gathered(before, answer_of)).body(before.settlement)
     conversation: dict[str, Any] = before.record.request[THREAD]
-    answered = {"role": "assistant", "content": said["content"]}
+    answered = {"role": "assistant", "content": body["content"]}
     return {**fields, **conversation, "messages": [*conversation["messages"], answered, *fields["messages"]]}
 
 

@@ -26,7 +26,7 @@ class MetricsNotInstalled(HoldfastError):
 
 
 class Metrics(Protocol):
-    """The only part that measures. The engine, the store and the server tell it what has happened."""
+    """The only part that measures. The engine, the store and the server report events to it."""
 
     def timed(self, store: Store) -> Store:
         """Return the store with a measured duration of every call."""
@@ -45,11 +45,11 @@ class Metrics(Protocol):
         ...
 
     async def look(self) -> None:
-        """Learn the models of the providers, which are values of labels."""
+        """Read the models of the providers, which are values of labels."""
         ...
 
     async def look_at_store(self) -> None:
-        """Learn what the store knows of its write-ahead log."""
+        """Read the position of the store's write-ahead log."""
         ...
 
     async def measure_process(self) -> None:
@@ -66,7 +66,7 @@ Readers = Callable[[], list[int]]
 
 
 def metrics_of(settings: Settings) -> Metrics | None:
-    """Return what measures; None if metrics are off."""
+    """Return the metrics; None if they are off."""
     if not (settings.metrics or settings.metrics_port):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What has settled on this node in the last minute. Each node tells it to the others with its lease."""
+"""The runs that have settled on this node in the last minute. Each node reports them with its lease."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...runs.run import Run
 
 MINUTE = 60.0
 MOST_RUNS = 20_000
-"""Runs that are remembered: the newest, if more have settled in a minute."""
+"""Maximum number of runs in memory: the newest, if more have settled in a minute."""
 MOST_CODES = 20
-"""Kinds of errors that are told: the most frequent."""
+"""Maximum number of error codes that are reported: the most frequent."""
 _ERROR = "error:"
 _PLAIN = ("runs", "failed", "tokens", "ttft_p50_ms", "ttft_p95_ms", "stop_p95_ms")
 
@@ -27,7 +27,7 @@ class _Settled(NamedTuple):
     first: float | None
     """Seconds to the first output."""
     stop: float | None
-    """Seconds from the request to stop it to its settlement."""
+    """Seconds from the stop request to the settlement."""
 
 
 class Activity:
@@ -49,7 +49,7 @@ class Activity:
         self._runs.append(_Settled(self._clock(), settlement.usage.output_tokens, error, first, stop))
 
     def counts(self) -> dict[str, int]:
-        """Return the last minute as numbers by name. What was not observed has no number."""
+        """Return the figures of the last minute by name. Without an observation a figure is missing."""
         since = self._clock() - MINUTE
         while self._runs and self._runs[0].at < since:
             self._runs.popleft()
@@ -75,7 +75,7 @@ def _part(values: Sequence[float], share: float) -> int | None:
 
 
 def last_minute(counts: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return what a node has told of its last minute, as `/api/nodes` shows it. None if it tells nothing."""
+    """Return the reported last minute of a node, as `/api/nodes` shows it. None if it reports none."""
     if "minute_runs" not in counts:
         return None
     errors = {name.removeprefix(_ERROR): count for name, count in counts.items() if name.startswith(_ERROR)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Bounds for what takes milliseconds: the store, the event loop, the garbage collector, one token."""
+"""Bounds for durations of milliseconds: the store, the event loop, the garbage collector, one token."""
 FIRST = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 WHOLE = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 STOP = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -22,7 +22,7 @@ class Family(NamedTuple):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     optional: bool = False
-    """It has a value only on servers that can read it."""
+    """True if it has a value only on servers that can read it."""
 
 
 FAMILIES = (

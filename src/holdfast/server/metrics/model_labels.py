@@ -1,4 +1,4 @@
-"""The labels `provider` and `model`. Names come from users, so that only models that are offered become labels."""
+"""The labels `provider` and `model`. Names come from users, so only models that are offered become labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...upstreams import Providers
 
 OTHER = "other"
 MOST_MODELS = 200
-"""Models that become labels, of all providers together. A catalogue of a service has hundreds."""
+"""Maximum number of models that become labels, of all providers together. A service may offer hundreds."""
 
 
 class ModelLabel(NamedTuple):
@@ -34,7 +34,7 @@ class ModelLabels:
             self._take({provider.name: provider.models or () for provider in providers.all}, providers.aliases)
 
     async def look(self) -> None:
-        """Learn the models that the upstreams list. Their lists are cached by the providers."""
+        """Read the lists of models of the upstreams. The providers cache them."""
         if (providers := self._providers) is not None:
             all_providers = providers.all
             listed = {provider.name: await provider.list_models() for provider in all_providers}
@@ -54,7 +54,7 @@ class ModelLabels:
         self._names = frozenset(listed)
 
     def of(self, name: str) -> ModelLabel:
-        """Return the labels of a model's name. What is not offered is `other`."""
+        """Return the labels of a model's name. A model that is not offered is `other`."""
         label = self._labels.get(name)
         if label is None:
             provider = name.partition("/")[0]

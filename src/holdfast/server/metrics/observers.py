@@ -1,4 +1,4 @@
-"""What observes the runs of a server: its activity, and metrics and traces if they are on."""
+"""The observers of a server's runs: its activity, and metrics and traces if they are on."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .activity import Activity
 
 
 class Observers:
-    """Passes on what happens to each of them that is on."""
+    """Passes events to each observer that is on."""
 
     def __init__(self, activity: Activity, metrics: Metrics | None = None, traces: Traces | None = None) -> None:
         self.activity = activity
         self.metrics = metrics
-        """None if nothing is measured."""
+        """None if metrics are off."""
         self.traces = traces
-        """None if nothing is traced."""
+        """None if traces are off."""
         parts = (activity, metrics, traces)
         self._settled = tuple(part.settled for part in parts if part is not None)
 
@@ -35,7 +35,7 @@ class Observers:
         return again if self.traces is None else self.traces.again(again)
 
     def watch(self, engine: Engine) -> None:
-        """Learn what the engine works on."""
+        """Observe the runs of an engine."""
         if self.traces is not None:
             self.traces.watch(engine)
 
@@ -52,5 +52,5 @@ class Observers:
 
 
 def observers_of(settings: Settings) -> Observers:
-    """Return what the settings turn on."""
+    """Return the observers that the settings turn on."""
     return Observers(Activity(), metrics_of(settings), traces_of(settings))

@@ -25,13 +25,13 @@ from . import Metrics
 
 PATH = "/metrics"
 MOST_CONNECTIONS = 32
-"""Connections to the separate port: Prometheus needs one or two."""
+"""Maximum number of connections to the separate port: Prometheus needs one or two."""
 LONGEST_CONNECTION = 10.0
 """Maximum age of a connection to the separate port in seconds: silent ones must not keep Prometheus out."""
 
 
 class MetricsOff(NotFound):
-    """Metrics are requested and off."""
+    """Metrics were requested, but are off."""
 
     code = "metrics_off"
 
@@ -55,7 +55,7 @@ ENDPOINTS = [
 async def metrics_served(
     measuring: Metrics | None, settings: Settings, sock: socket.socket | None = None
 ) -> AsyncGenerator[None]:
-    """Answer on the port for metrics within the block, if the settings name one. `sock` listens on it already."""
+    """Serve the port for metrics within the block, if the settings name one. `sock` already listens on it."""
     sock = sock or metrics_socket(settings)
     if measuring is None or sock is None:
         yield

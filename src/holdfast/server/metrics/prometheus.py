@@ -1,4 +1,4 @@
-"""Measures what happens in a server, for Prometheus."""
+"""The metrics of a server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .timed_store import timed_store
 from .values import MetricTable
 
 MOST_CODES = 100
-"""Codes of errors that become labels. Our own are fewer; a provider of another package may have any."""
+"""Maximum number of error codes that become labels. Ours are fewer; a provider of another package may have any."""
 
 
 class PrometheusMetrics:
-    """Counts each run once, when it has settled, from the times and tokens that the engine has noted.
+    """Counts each run once, when it has settled, from the times and tokens that the engine has measured.
 
     Gauges are read when the metrics are requested. So a token costs nothing, and a run some microseconds.
     """
@@ -51,7 +51,7 @@ class PrometheusMetrics:
         table["holdfast_build_info"].of(__version__).set(1)
         table["holdfast_runs_limit"].of().set(settings.max_runs)
 
-    # what the parts of the server report
+    # reports of the parts of the server
 
     def timed(self, store: Store) -> Store:
         """Return the store with a measured duration of every call."""
@@ -83,8 +83,8 @@ class PrometheusMetrics:
         if settlement.answered_by is not None:
             self._table["holdfast_fallbacks_total"].of(provider).inc()
         if isinstance(run.log, Log) and run.log.retries:
-            asked = self._labels.of(run.record.model).provider
-            self._table["holdfast_upstream_retries_total"].of(asked).inc(run.log.retries)
+            requested = self._labels.of(run.record.model).provider
+            self._table["holdfast_upstream_retries_total"].of(requested).inc(run.log.retries)
 
     def _code(self, code: str) -> str:
         """Return the label for the code of an error."""
@@ -96,7 +96,7 @@ class PrometheusMetrics:
         """Count a request that was refused before it reached a route."""
         self._table["holdfast_requests_refused_total"].of(refused.reason).inc()
 
-    # what is read when it is asked for
+    # values that are read at a request for the metrics
 
     def watch(self, engine: Engine, providers: Providers, readers: Readers, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
@@ -116,7 +116,7 @@ class PrometheusMetrics:
         await self._labels.look()
 
     async def look_at_store(self) -> None:
-        """Learn what the store knows of its write-ahead log. A store that is away shows nothing of it."""
+        """Read the position of the store's write-ahead log. It is removed while the store is not reachable."""
         if self._read_wal is None:
             return
         try:
@@ -139,7 +139,7 @@ class PrometheusMetrics:
         return await asyncio.to_thread(self._encoded, encode), content_type
 
     def _encoded(self, encode: Callable[[CollectorRegistry], bytes]) -> bytes:
-        """Return the text, with what is read from the disk."""
+        """Return the text, with the values that are read from the disk."""
         self._table["holdfast_store_wal_bytes"].of().set(self._wal_bytes())
         return encode(self._registry)
 

@@ -34,11 +34,11 @@ class TimedStore:
 
     def __getattr__(self, name: str) -> Any:
         found = self._timed(name) if name in OPERATIONS else getattr(self._store, name)
-        setattr(self, name, found)  # the next call finds it at once
+        setattr(self, name, found)  # cached for the next call
         return found
 
     async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
-        """Add events to logs, and count them. This is measured here, since it is done for each token or so."""
+        """Add events to logs, and count them. Measured here and not by the general wrapper, as it is called often."""
         began = perf_counter()
         try:
             ends = await self._append(keeper, entries)
@@ -51,7 +51,7 @@ class TimedStore:
         return ends
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Take over the runs of dead nodes, and count those that are new here."""
+        """Take over the runs of dead nodes, and count the new ones."""
         owned: dict[str, int] = await self._claim(keeper, unbroken)
         taken = {claim for claim in owned.items() if claim[1] > 1}
         self._takeovers.inc(len(taken - self._taken))
@@ -83,7 +83,7 @@ class TimedStore:
 
 
 def _count_failure(errors: MetricValue, error: Exception) -> None:
-    """Count an error, unless it is an answer of the store, such as a session that is busy."""
+    """Count an error, unless it is a regular result, such as a busy session."""
     if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
         errors.inc()
 

@@ -48,7 +48,7 @@ class MetricValues:
         self.family = family
         self._values: dict[tuple[str, ...], MetricValue] = {}
         if not family.labels and not family.optional:
-            self.of()  # it exists from the start
+            self.of()  # a metric without labels exists from the start
 
     def of(self, *labels: str) -> MetricValue:
         """Return the value with these labels, in the order of the family."""
@@ -59,7 +59,7 @@ class MetricValues:
         return value
 
     def show(self, value: float | None) -> None:
-        """Set the one value of an optional metric. None takes it away: it is not known."""
+        """Set the value of an optional metric. None removes it: it is not known."""
         if value is None:
             self._values.clear()
         else:

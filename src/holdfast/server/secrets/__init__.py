@@ -1,1 +1,1 @@
-"""Secrets that the server keeps, such as the keys of providers: sealed, and where the sealing keys come from."""
+"""Stored secrets, such as the keys of providers: their encryption, and its keys."""

@@ -1,4 +1,4 @@
-"""The secret keys of a server: given by the operator, or made once in a file of the data folder."""
+"""The secret keys of a server: given by the operator, or generated once in a file of the data folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..config.settings import Settings, SettingsError
 from .sealer import NoSecretKey, SealingKey, sealing_key
 
 KEY_FILE = "secret.key"
-"""The file of the data folder with the keys that the server has made."""
+"""The file of the data folder with the generated keys."""
 SHORTEST_SECRET_KEY = 32
 """Minimum length of a secret key, in characters: a shorter one could be guessed from a stolen copy."""
 RESET = "If that key is lost, `holdfast secrets reset` deletes what is sealed, and nothing else."
@@ -23,14 +23,14 @@ class SecretKeys:
     """All keys that a server may use.
 
     The keys of the operator come first (`secret_key`, `secret_key_file`), then the cluster key, then the file of the
-    data folder. So what an earlier key has sealed can be opened after a better one was given. Servers that share a
-    store have no file: each would make another key.
+    data folder. So secrets that were sealed with an earlier key can be opened after a new one is set. Servers that
+    share a store have no file: each would generate another key.
     """
 
     def __init__(self, settings: Settings, folder: Path | None, *, cluster_key: str | None = None) -> None:
         """`SettingsError` if a given key is unusable. Blocks on the disk.
 
-        `cluster_key` replaces that of the settings: one that does not last seals nothing.
+        `cluster_key` replaces that of the settings, for a key that does not last and must not seal.
         """
         given_keys(settings)
         self._settings = settings
@@ -38,12 +38,12 @@ class SecretKeys:
         self.file = None if folder is None or settings.store else SecretKeyFile(folder)
 
     def read(self) -> Sequence[SealingKey]:
-        """Return the keys as they are now. Blocks on the disk."""
+        """Return the current keys. Blocks on the disk."""
         texts = [*given_keys(self._settings), *filter(None, [self._cluster_key])]
         return [sealing_key(text) for text in (*texts, *(self.file.read() if self.file else ()))]
 
     def first(self) -> SealingKey:
-        """Return the key that seals. If there is none, make the file. Blocks on the disk."""
+        """Return the key that seals. If there is none, create the file. Blocks on the disk."""
         if keys := self.read():
             return keys[0]
         if self.file is None:
@@ -54,7 +54,7 @@ class SecretKeys:
         return sealing_key(self.file.make()[0])
 
     def advice(self) -> str:
-        """Return what to do about a missing key."""
+        """Return the advice for a missing key."""
         if self.file is None:
             names = "HOLDFAST_SECRET_KEY, HOLDFAST_SECRET_KEY_FILE or HOLDFAST_CLUSTER_KEY"
             return f"Give every server the key that has sealed it, by {names}. {RESET}"
@@ -76,7 +76,7 @@ class SecretKeyFile:
         return [] if content is None else _parsed(content.decode("utf-8", "replace"), str(self.path))
 
     def make(self) -> list[str]:
-        """Return the keys. If there is no file, make it with a new key."""
+        """Return the keys. If there is no file, create it with a new key."""
         while not (texts := self.read()):
             with suppress(FileExistsError):  # another process was faster
                 self._write([new_secret_key()], os.link)

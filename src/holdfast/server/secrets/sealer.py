@@ -1,4 +1,4 @@
-"""Seals secrets with AES-256-GCM. A sealed text is bound to its name: it opens under no other.
+"""Seals secrets with AES-256-GCM. A sealed text is bound to its name: it cannot be opened under another one.
 
 Layout of a sealed text: one byte for the version of the layout, 8 bytes for the id of the key, 12 random bytes (the
 nonce), then the ciphertext with its tag. The first two parts and the name are authenticated too.
@@ -31,14 +31,14 @@ class NoSecretKey(HoldfastError):
 
 
 class CannotUnseal(HoldfastError):
-    """A sealed secret cannot be opened: by its key, its name or its bytes."""
+    """A sealed secret cannot be opened: the key is missing, the name is another, or the bytes are damaged."""
 
     code = "secret_sealed"
     status = 503
 
 
 class SealingKey(NamedTuple):
-    """A key of AES-256, and its id: two values that are derived from one text."""
+    """A key of AES-256 and its id, both derived from one text."""
 
     id: bytes
     key: bytes
@@ -54,18 +54,18 @@ def sealing_key(text: str) -> SealingKey:
 
 
 class SealingKeys(Protocol):
-    """Where the keys come from."""
+    """The source of the keys."""
 
     def read(self) -> Sequence[SealingKey]:
-        """Return the keys as they are now. The first one seals, each of them opens. May block on the disk."""
+        """Return the current keys. The first one seals, each of them opens. May block on the disk."""
         ...
 
     def first(self) -> SealingKey:
-        """Return the key that seals; make one if that is possible. `NoSecretKey` if not. May block on the disk."""
+        """Return the key that seals; create one if possible. `NoSecretKey` if not. May block on the disk."""
         ...
 
     def advice(self) -> str:
-        """Return what to do if a text was sealed with a key that is not among these, as sentences."""
+        """Return the advice, as sentences, for a text that was sealed with a missing key."""
         ...
 
 
@@ -82,7 +82,7 @@ class Sealer:
         return head + nonce + AESGCM(key.key).encrypt(nonce, data, head + name.encode())
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """Return what was sealed under a name. `CannotUnseal` if that is not possible."""
+        """Return the data that was sealed under a name. `CannotUnseal` if that is not possible."""
         head, nonce, hidden = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
         if head[:1] != _LAYOUT or len(hidden) < _TAG:
             raise CannotUnseal(
@@ -106,5 +106,5 @@ class Sealer:
         return bool(keys) and sealed[:_HEAD] == _LAYOUT + keys[0].id
 
     def advice(self) -> str:
-        """Return what to do about a secret key that is missing."""
+        """Return the advice for a missing secret key."""
         return self._keys.advice()

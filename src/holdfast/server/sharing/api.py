@@ -1,4 +1,4 @@
-"""`/api/shares`: what a session's owner shares, and `/api/shared-sessions`: what others share with the caller."""
+"""`/api/shares`: the caller's shares; `/api/shared-sessions`: sessions that others share with the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_LISTED = 100
 
 
 class NewShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A link to a session, or a group that gets it.
+    """A link to a session, or a group that it is shared with.
 
     A link shows the session up to `message_id`, or up to its last message or the answer that is being written; with
     `follow` it shows what comes later too.
@@ -64,56 +64,56 @@ class NoSession(Conflict):
 
 
 async def share_run(parts: Parts, request: Request) -> ASGIApp:
-    """Make a link to a run of a session: what was said before it, and its answer as it grows."""
+    """Create a link to a run of a session: the messages before it, and its answer as it grows."""
     run = await own_run(parts, request)
-    wanted = decode(await read_body(parts, request), NewRunShare)
+    body = decode(await read_body(parts, request), NewRunShare)
     if run.record.session_id is None or run.record.message_id is None:
         raise NoSession
     session = await own_session(parts, request, run.record.session_id)
-    options = msgspec.structs.asdict(wanted)
+    options = msgspec.structs.asdict(body)
     return await _made_link(parts, session, NewShare(message_id=run.record.message_id, **options))
 
 
 async def share_session(parts: Parts, request: Request) -> ASGIApp:
-    """Make a link to a session, or share it with a group."""
+    """Create a link to a session, or share it with a group."""
     session = await own_session(parts, request)
-    wanted = decode(await read_body(parts, request), NewShare)
-    if wanted.group:
-        stored = await parts.shares.add_group(session.owner, await _with_group(parts, request, session, wanted))
+    body = decode(await read_body(parts, request), NewShare)
+    if body.group:
+        stored = await parts.shares.add_group(session.owner, await _with_group(parts, request, session, body))
         made: NewLinkJson = {**(await _share_json(parts, stored)), "token": None}
         return Json(made, status_code=201)
-    return await _made_link(parts, session, wanted)
+    return await _made_link(parts, session, body)
 
 
-async def _made_link(parts: Parts, session: Session, wanted: NewShare) -> ASGIApp:
-    token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, wanted))
+async def _made_link(parts: Parts, session: Session, body: NewShare) -> ASGIApp:
+    token, stored = await parts.shares.add_link(session.owner, await _link(parts, session, body))
     made: NewLinkJson = {**(await _share_json(parts, stored)), "token": token}
     return Json(made, status_code=201)
 
 
-async def _with_group(parts: Parts, request: Request, session: Session, wanted: NewShare) -> Share:
+async def _with_group(parts: Parts, request: Request, session: Session, body: NewShare) -> Share:
     for field in ("follow", "message_id", "include", "sign_in"):
-        if getattr(wanted, field):
+        if getattr(body, field):
             raise BadRequest(f"{field} is for links only: a group gets the whole chat.", param=field)
-    if wanted.group not in [group["id"] for group in await _groups(parts, request)]:
-        raise NotFound(f"You are in no group {wanted.group[:64]!r}.")
-    return Share(session_id=session.id, group=wanted.group, may=wanted.may, expires_at=_end(parts, wanted))
+    if body.group not in [group["id"] for group in await _groups(parts, request)]:
+        raise NotFound(f"You are in no group {body.group[:64]!r}.")
+    return Share(session_id=session.id, group=body.group, may=body.may, expires_at=_end(parts, body))
 
 
-async def _link(parts: Parts, session: Session, wanted: NewShare) -> Share:
-    if wanted.may != "read":
+async def _link(parts: Parts, session: Session, body: NewShare) -> Share:
+    if body.may != "read":
         raise BadRequest("A link is for reading only. Share the chat with a group to write together.", param="may")
-    if wanted.follow and wanted.message_id is not None:
+    if body.follow and body.message_id is not None:
         raise BadRequest("A link follows the chat, or ends with a message.", param="message_id")
-    head, before = (None, None) if wanted.follow else await _last(parts, session, wanted.message_id)
+    head, before = (None, None) if body.follow else await _last(parts, session, body.message_id)
     return Share(
         session_id=session.id,
         head_id=head,
         before_id=before,
         title=session.title,
-        include=wanted.include,
-        sign_in=wanted.sign_in,
-        expires_at=_end(parts, wanted),
+        include=body.include,
+        sign_in=body.sign_in,
+        expires_at=_end(parts, body),
     )
 
 
@@ -123,17 +123,17 @@ async def _last(parts: Parts, session: Session, message_id: str | None) -> tuple
     running = next((run.record for run in runs if run.status == "running"), None)
     if running is not None and running.message_id is not None and message_id in (None, running.message_id):
         return running.message_id, running.parent_id
-    wanted = message_id or session.head_id
-    if wanted is None:
+    last_id = message_id or session.head_id
+    if last_id is None:
         raise BadRequest("There is nothing to share yet: the chat has no messages.", param="message_id")
-    for said in await parts.store.messages(session.id):
-        if said.id == wanted:
-            return wanted, said.parent_id
-    raise MessageNotFound(wanted)
+    for message in await parts.store.messages(session.id):
+        if message.id == last_id:
+            return last_id, message.parent_id
+    raise MessageNotFound(last_id)
 
 
-def _end(parts: Parts, wanted: NewShare) -> float | None:
-    return None if wanted.expires_in is None else parts.engine.now() + wanted.expires_in
+def _end(parts: Parts, body: NewShare) -> float | None:
+    return None if body.expires_in is None else parts.engine.now() + body.expires_in
 
 
 async def list_session_shares(parts: Parts, request: Request) -> ASGIApp:
@@ -144,7 +144,7 @@ async def list_session_shares(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_shares(parts: Parts, request: Request) -> ASGIApp:
-    """List what the caller shares, the newest first."""
+    """List the caller's shares, the newest first."""
     return Json({"shares": await _listed(parts, await parts.shares.of_owner(owner_of(request)))})
 
 
@@ -154,7 +154,7 @@ async def revoke_share(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
-    """List what anyone shares, the newest first, a page at a time."""
+    """List the shares of all owners, the newest first, a page at a time."""
     limit = whole_number(request, "limit", 50, 200)
     page = await parts.shares.page(before=request.query_params.get("before"), limit=limit)
     listed = [
@@ -165,7 +165,7 @@ async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def revoke_any_share(parts: Parts, request: Request) -> ASGIApp:
-    """Revoke a share of anyone."""
+    """Revoke a share of any owner."""
     return await _revoked(parts, request, None)
 
 
@@ -196,7 +196,7 @@ async def list_shared_sessions(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def owner_name(parts: Parts, owner: str) -> str:
-    """Return the name of the person whose things belong to an owner; empty if there is none."""
+    """Return the name of the person of an owner; empty if there is none."""
     account = await parts.people.accounts.of_owner(owner)
     return "" if account is None else account.body.name
 

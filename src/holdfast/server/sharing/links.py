@@ -1,7 +1,7 @@
-"""`/api/shared`: what anyone reads who has a link: the messages, the answer as it grows, and the pictures.
+"""`/api/shared`: the contents of a link, for anyone who has it: the messages, the answer as it grows, and the pictures.
 
-A spectator is one more cursor on the events of the run that goes on. Everything else that changes is reported as one
-event, `shared.changed`, after which a client reads the link again: so the stream shows nothing that the link does not.
+A spectator is one more cursor on the events of the active run. Every other change is reported as one
+event, `shared.changed`, after which a client reads the link again. So the stream shows nothing that the link does not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .shown import shown_event, shown_messages, shown_settlement, shown_title
 
 _encode = msgspec.json.Encoder().encode
 _UNSEEN = frozenset({"run.queued", "queue.changed"})
-"""Entries of a feed that change nothing of what a link shows."""
+"""Entries of a feed that do not change the contents of a link."""
 HIDDEN_FROM_SEARCH = {"x-robots-tag": "noindex, nofollow", "referrer-policy": "no-referrer"}
 
 
@@ -50,7 +50,7 @@ class LinkNotFound(NotFound):
 
 
 class LinkNeedsSignIn(HoldfastError):
-    """The link is for people who are signed in."""
+    """The link is for signed-in people."""
 
     code = "link_needs_sign_in"
     status = 401
@@ -61,8 +61,8 @@ class LinkNeedsSignIn(HoldfastError):
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """A session as its link shows it now."""
+class _Contents:
+    """The current contents of a link."""
 
     session: Session
     title: str
@@ -73,7 +73,7 @@ class _Shown:
 
 
 async def _share(parts: Parts, request: Request) -> Stored[Share]:
-    """Return the share of the link in the path. The request has a loan from here on, which ends with the share."""
+    """Return the share of the link in the path. From here on the request has a loan, which ends with the share."""
     share = await parts.shares.find_link(request.path_params["token"])
     if share is None:
         raise LinkNotFound
@@ -83,22 +83,22 @@ async def _share(parts: Parts, request: Request) -> Stored[Share]:
     return share
 
 
-async def _open(parts: Parts, share: Share) -> _Shown:
+async def _open(parts: Parts, share: Share) -> _Contents:
     opened = await parts.store.open_session(share.session_id)
     if opened is None:
         raise LinkNotFound
     run = await _run_of(parts, opened, share)
-    known = {said.id for said in opened.messages}
+    known = {each.id for each in opened.messages}
     last, before = share.head_id or opened.session.head_id, share.before_id
     if run is not None:
         last, before = run.record.message_id, run.record.parent_id
     path = branch(opened.messages, last if last in known else before)
     title = shown_title(opened.session.title if share.head_id is None else share.title, opened.messages, path)
-    return _Shown(opened.session, title, path, run, opened.feed_end)
+    return _Contents(opened.session, title, path, run, opened.feed_end)
 
 
 async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | None:
-    """Return the run that goes on, if the link shows its answer."""
+    """Return the active run, if the link shows its answer."""
     if opened.running is None:
         return None
     try:
@@ -112,18 +112,18 @@ async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | No
 async def read_link(parts: Parts, request: Request) -> ASGIApp:
     """Return the messages of a link, and the cursor of the events that follow."""
     share = await _share(parts, request)
-    shown = await _open(parts, share.body)
+    contents = await _open(parts, share.body)
     names = "names" in share.body.include
     owner = await parts.people.accounts.of_owner(share.owner) if names else None
     view: SharedSessionJson = {
-        "title": shown.title,
+        "title": contents.title,
         "owner": owner.body.name if owner is not None else None,
-        "system": shown.session.system if "system" in share.body.include else None,
-        "messages": shown_messages(shown.path, share.body),
-        "active_run": _run_json(shown.run),
+        "system": contents.session.system if "system" in share.body.include else None,
+        "messages": shown_messages(contents.path, share.body),
+        "active_run": _run_json(contents.run),
         "follows": share.body.head_id is None,
         "expires_at": native.moment(share.body.expires_at),
-        "cursor": str(shown.feed_end),
+        "cursor": str(contents.feed_end),
     }
     return json_of(view, headers=HIDDEN_FROM_SEARCH)
 
@@ -138,23 +138,23 @@ def _run_json(run: Run | None) -> SharedRunJson | None:
 async def read_link_picture(parts: Parts, request: Request) -> ASGIApp:
     """Return a picture of a message that a link shows."""
     share = await _share(parts, request)
-    shown = await _open(parts, share.body)
+    contents = await _open(parts, share.body)
     sha256 = request.path_params["sha256"]
-    named = sha256 in referred_to(shown.path)
-    found = (await parts.store.read_files(shown.session.id, [sha256])).get(sha256) if named else None
+    named = sha256 in referred_to(contents.path)
+    found = (await parts.store.read_files(contents.session.id, [sha256])).get(sha256) if named else None
     if found is None:
         raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
     return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
 
 
 async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
-    """Send what happens in a shared session after a cursor, live. A fixed link ends with its last answer."""
+    """Send the changes of a shared session after a cursor, live. A fixed link ends with its last answer."""
     share = await _share(parts, request)
     parts.shares.check_spectators(share)
-    shown = await _open(parts, share.body)
-    asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
-    spectator = Spectator(parts, share.body, shown.feed_end)
-    await spectator.begin(shown.run, asked)
+    contents = await _open(parts, share.body)
+    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    spectator = Spectator(parts, share.body, contents.feed_end)
+    await spectator.begin(contents.run, cursor)
     if spectator.is_over:
         return NoContent(headers=HIDDEN_FROM_SEARCH)
     return EventStream(
@@ -169,7 +169,7 @@ async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
 
 
 class Spectator:
-    """One reader of a link: a cursor on the run that goes on, and the number of the last entry of the session's feed.
+    """One reader of a link: a cursor on the active run, and the number of the last entry of the session's feed.
 
     The id of a frame is `n:seq`, as in a session's feed.
     """
@@ -185,11 +185,11 @@ class Spectator:
         """None until the stream begins: nothing is watched before."""
         self._has_news = True
         self._is_behind = False
-        """Whether the cursor was not of this moment: then the link has to be read again."""
+        """True if the cursor was outdated: then the link has to be read again."""
         self.is_over = False
 
     async def begin(self, run: Run | None, cursor: str) -> None:
-        """Take the place of a cursor. One that is not of this moment is answered with `shared.changed`."""
+        """Begin at a cursor. An outdated one is answered with `shared.changed`."""
         n, _, seq = cursor.partition(":")
         is_current = n == str(self._n)
         self._is_behind = bool(cursor) and not is_current
@@ -216,7 +216,7 @@ class Spectator:
             self._wake()
 
     async def next(self) -> bytes:
-        """Return the frames of what can be read now."""
+        """Return the frames that can be read now."""
         if self._is_behind:
             self._is_behind = False
             return self._change_frame()
@@ -228,7 +228,7 @@ class Spectator:
         return await self._news()
 
     async def _news(self) -> bytes:
-        """Read the next entry of the feed that changes what the link shows."""
+        """Read the next entry of the feed that changes the contents of the link."""
         while entries := await self._parts.store.read_feed(self._share.session_id, self._n, limit=1):
             entry = entries[0]
             if self._is_end(entry) and (frames := await self._last_frames()):
@@ -237,7 +237,7 @@ class Spectator:
             self._n = entry.n
             if self._is_shown(entry):
                 self._has_news = True  # there may be more entries
-                await self._take_in(entry)
+                await self._apply(entry)
                 return self._change_frame()
         is_gone = await self._parts.store.get_session(self._share.session_id) is None
         self.is_over = is_gone or (self._share.head_id is not None and self._run is None)
@@ -252,7 +252,7 @@ class Spectator:
     def _is_end(self, entry: FeedEntry) -> bool:
         return self._run is not None and entry.type == "run.settled" and entry.data["run_id"] == self._run.id
 
-    async def _take_in(self, entry: FeedEntry) -> None:
+    async def _apply(self, entry: FeedEntry) -> None:
         """Enter a run that starts; leave one that has ended."""
         if self._is_end(entry):
             self._leave()
@@ -263,7 +263,7 @@ class Spectator:
                 self._leave()
 
     async def _last_frames(self) -> bytes:
-        """Return what is left of a run that has ended. The log here may be behind the store, by its last words."""
+        """Return the last frames of a run that has ended. The log on this node may lack its last events."""
         run, seq = self._run, self._seq
         assert run is not None
         if run.settlement is None:
@@ -287,7 +287,7 @@ class Spectator:
     async def _run_frames(self) -> bytes:
         """Return the next events of the run that the link shows. A batch may have none, and then the next is read."""
         if self._run is not None and self._run.log.successor is not None:
-            await self._enter(await self._parts.engine.open(self._run.id), self._seq)  # another node has it now
+            await self._enter(await self._parts.engine.open(self._run.id), self._seq)  # it has moved to another node
         run = self._run
         while run is not None and (events := as_many_as_fit(await run.log.batch(self._seq))):
             first, self._seq = self._seq + 1, self._seq + len(events)

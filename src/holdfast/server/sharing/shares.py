@@ -1,4 +1,4 @@
-"""Shares: which sessions are shared by a link or with a group, and the access that this lends to others.
+"""Shares: sessions that are shared by a link or with a group, and the access that this gives to others.
 
 A request to something shared is made with a loan of the caller's access. When the share ends, its owner is disabled, or
 the person leaves the group, the loan is revoked, and the responses that it has opened end as with a revoked key: on
@@ -22,9 +22,9 @@ from ...store.documents import Documents, DocumentStore, Stored
 from ..accounts.people.changes import AccessChanges
 
 May = Literal["read", "write"]
-"""What a group may do with a session."""
+"""The rights of a group to a session."""
 Included = Literal["tools", "reasoning", "system", "names"]
-"""What a link shows besides the messages: tool calls with results, reasoning, the system prompt, people's names."""
+"""Contents of a link besides the messages: tool calls with results, reasoning, the system prompt, people's names."""
 
 MOST_SHARES = 1000
 """Maximum number of shares of one owner."""
@@ -35,7 +35,7 @@ MOST_OF_ALL_LINKS = 2000
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that is shared by a link, or with a group. A share never changes: it is made, and revoked."""
+    """A session that is shared by a link, or with a group. A share never changes: it is created and revoked."""
 
     session_id: str
     group: str = ""
@@ -44,12 +44,12 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     head_id: str | None = None
     """The last message that a link shows; None if the link follows the session."""
     before_id: str | None = None
-    """The message before the last one, which is shown if the run of the last one leaves nothing behind."""
+    """The message before the last one, which becomes the last one if the run of that leaves no message."""
     title: str = ""
     """The title of the session when the link was made, for a link that does not follow it."""
     include: tuple[Included, ...] = ()
     sign_in: bool = False
-    """Whether a link is only for callers that are signed in or have a key."""
+    """True if a link is only for callers that are signed in or have a key."""
     expires_at: float | None = None
 
 
@@ -60,7 +60,7 @@ class _InGroup(msgspec.Struct, frozen=True):
 
 
 class TooManyShares(Conflict):
-    """The owner has as many shares as are possible."""
+    """The owner has reached the maximum number of shares."""
 
     code = "too_many_shares"
 
@@ -69,7 +69,7 @@ class TooManyShares(Conflict):
 
 
 class TooManySpectators(HoldfastError):
-    """A link is open in as many places as are possible."""
+    """A link has reached the maximum number of open streams."""
 
     code = "too_many_spectators"
     status = 429
@@ -81,7 +81,7 @@ class TooManySpectators(HoldfastError):
 
 
 def id_of_link(token: str) -> str:
-    """Return the id of the share that a link's token stands for. The token cannot be found from it."""
+    """Return the id of the share of a link's token: a digest, from which the token cannot be computed."""
     return hashlib.sha256(b"share " + token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -98,10 +98,10 @@ async def _no_one(owner: str) -> bool:
 
 
 class Loan(Access):
-    """The access of one request to what others share: a copy of the caller's, which ends with the share.
+    """The access of one request to a shared session: a copy of the caller's access, which ends with the share.
 
-    An open response that watches it puts it into the list of its `Shares`, and takes it out at its end. So a loan costs
-    nothing but its memory if no stream depends on it.
+    An open response that watches it adds it to the list of its `Shares`, and removes it at its end. So a loan costs
+    only its memory if no stream depends on it.
     """
 
     __slots__ = ("_has_ended", "_loans", "is_checked", "lender", "share")
@@ -112,7 +112,7 @@ class Loan(Access):
         self.lender = lender
         self.share = share
         self.is_checked = False
-        """Whether the share was seen in the store after the stream began, and after what may have changed it."""
+        """True if the share was read from the store since the stream began, and since its last possible change."""
         super().__init__(
             lender.owner,
             role=lender.role,
@@ -129,7 +129,7 @@ class Loan(Access):
 
     @property
     def is_revoked(self) -> bool:
-        """Whether the share has ended for the caller, or the caller's own access."""
+        """True if the share has ended for the caller, or the caller's own access."""
         return self._has_ended or self.lender.is_revoked
 
     @is_revoked.setter
@@ -167,7 +167,7 @@ class Shares:
     def __init__(
         self, store: DocumentStore, is_disabled: IsDisabled = _no_one, *, now: Callable[[], float] = time.time
     ) -> None:
-        """`is_disabled` tells whether the account of an owner is: then nothing that the owner shares is there."""
+        """`is_disabled` returns whether the account of an owner is disabled: then none of its shares is valid."""
         self._is_disabled = is_disabled
         self._all = Documents(store, "share", Share, now=now)
         self._by_group = Documents(store, "group_share", _InGroup, now=now)
@@ -179,13 +179,13 @@ class Shares:
     # shares
 
     async def add_link(self, owner: str, share: Share) -> tuple[str, Stored[Share]]:
-        """Add a link, and return its token, which is stored nowhere."""
+        """Add a link, and return its token, which is not stored."""
         await self._check_room(owner)
         token = secrets.token_urlsafe(32)
         return token, await self._all.put(id_of_link(token), share, owner=owner)
 
     async def add_group(self, owner: str, share: Share) -> Stored[Share]:
-        """Share a session with a group, or change what the group may do with it."""
+        """Share a session with a group, or change the rights of the group."""
         id = id_in_group(share.session_id, share.group)
         if await self._all.get(id) is None:
             await self._check_room(owner)
@@ -201,7 +201,7 @@ class Shares:
             raise TooManyShares
 
     async def of_owner(self, owner: str, session_id: str | None = None) -> list[Stored[Share]]:
-        """Return what an owner shares, the newest first: everything, or one session."""
+        """Return the shares of an owner, the newest first: all, or those of one session."""
         shares = [share async for share in self._all.all(owner=owner)]
         return [share for share in shares if session_id in (None, share.body.session_id) and self._is_valid(share)]
 
@@ -210,7 +210,7 @@ class Shares:
         return await self._all.page(before=before, limit=limit)
 
     async def find_link(self, token: str) -> Stored[Share] | None:
-        """Return the share of a link's token. What never was costs one look-up of a digest."""
+        """Return the share of a link's token. A wrong token costs one look-up of a digest."""
         return await self._valid(id_of_link(token))
 
     async def find_group(self, access: Access, session_id: str, may: May) -> Stored[Share] | None:
@@ -221,14 +221,14 @@ class Shares:
         return next((share for share in shares if may in ("read", share.body.may)), None)
 
     async def with_groups(self, groups: Iterable[str], limit: int) -> AsyncIterator[Stored[Share]]:
-        """Yield what is shared with groups, the newest of each group first, `limit` of each at most."""
+        """Yield the shares with groups, the newest of each group first, at most `limit` of each."""
         for group in groups:
             for entry in await self._by_group.page(owner=group, limit=limit):
                 if (share := await self._valid(entry.id)) is not None:
                     yield share
 
     async def _valid(self, id: str) -> Stored[Share] | None:
-        """Return a share that counts now: one that has not expired, of an owner who is not disabled."""
+        """Return a share if it is valid: it has not expired, and its owner is not disabled."""
         share = await self._all.get(id)
         if share is None or not self._is_valid(share) or await self._is_disabled(share.owner):
             return None
@@ -238,7 +238,7 @@ class Shares:
         return share.body.expires_at is None or share.body.expires_at > self._now()
 
     async def revoke(self, id: str, *, owner: str | None = None) -> bool:
-        """Revoke a share: False if there is none, or if it is another owner's. What it has opened ends everywhere."""
+        """Revoke a share: False if there is none, or if it is another owner's. Its open streams end on every node."""
         share = await self._all.get(id, owner=owner)
         if share is None:
             return False
@@ -257,12 +257,12 @@ class Shares:
             await self.revoke(share.id)
 
     async def forget_owner(self, owner: str) -> None:
-        """Revoke everything that an owner shares."""
+        """Revoke all shares of an owner."""
         for id in [share.id async for share in self._all.all(owner=owner)]:
             await self.revoke(id)
 
     async def forget_group(self, group: str) -> None:
-        """Revoke everything that is shared with a group."""
+        """Revoke all shares with a group."""
         for id in [entry.id async for entry in self._by_group.all(owner=group)]:
             await self.revoke(id)
 
@@ -274,7 +274,7 @@ class Shares:
     # loans
 
     def lend(self, access: Access, share: Stored[Share]) -> Access:
-        """Return a loan of the caller's access, for one request to what is shared."""
+        """Return a loan of the caller's access, for one request to a shared session."""
         return Loan(access, share, self._loans)
 
     def check_spectators(self, share: Stored[Share]) -> None:
@@ -284,7 +284,7 @@ class Shares:
             raise TooManySpectators
 
     async def refresh(self) -> None:
-        """End the streams of shares that any node has revoked, and those whose readers have lost the right to them."""
+        """End the streams of shares that any node has revoked, and those whose readers have lost their right."""
         if not self._loans:
             self._changes.skip()  # the shares of later streams are checked
             return
@@ -296,13 +296,13 @@ class Shares:
         await self._check_loans()
 
     def _doubt(self, share: str | None) -> None:
-        """Let the loans of a share be checked again; with None those of all. They stay in doubt until they were."""
+        """Mark the loans of a share as unchecked; with None, all loans. They stay so until they are checked."""
         for loan in self._loans:
             if share in (None, loan.share.id):
                 loan.is_checked = False
 
     async def _check_loans(self) -> None:
-        """End the loans whose share has ended, as far as they are new or in doubt. Each share is read once."""
+        """Check the unchecked loans, and end those whose share has ended. Each share is read once."""
         now, valid = self._now(), dict[str, Stored[Share] | None]()
         for loan in tuple(self._loans):
             if not loan.is_checked and loan.share.id not in valid:

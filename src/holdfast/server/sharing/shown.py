@@ -1,6 +1,6 @@
-"""What a link shows of a session: messages and events with only the fields that its owner has chosen.
+"""The contents of a link to a session: messages and events with only the fields that its owner has chosen.
 
-What is not named here is not shown. A new field of a message, or a new event, stays hidden until it is added.
+Only fields and events that are listed here are shown. A new one stays hidden until it is added.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ _TOOLS = (StepStarted, StepFinished, ToolCall, ToolProgress, Steered)
 
 
 def shown_title(title: str, messages: Sequence[Message], path: Sequence[Message]) -> str:
-    """Return the title that a link shows. One that was made from a first message is made from the first shown one.
+    """Return the title that a link shows. If it came from the session's first message, use the first one of the link.
 
-    Else it would show what was said on another branch.
+    Otherwise it could show text of another branch.
     """
-    made = {title_from(said.content) for said in messages if said.parent_id is None}
-    first = next((said for said in path if said.role == "user"), None)
+    made = {title_from(message.content) for message in messages if message.parent_id is None}
+    first = next((message for message in path if message.role == "user"), None)
     return title if title not in made else title_from(first.content) if first is not None else ""
 
 
 def shown_messages(path: Sequence[Message], share: Share) -> list[MessageJson]:
     """Return the messages of a branch as a link shows them."""
-    return [_message(said, share) for said in path if _is_shown(said, share)]
+    return [_message(message, share) for message in path if _is_shown(message, share)]
 
 
-def _is_shown(said: Message, share: Share) -> bool:
-    if said.role in ("system", "developer"):
+def _is_shown(message: Message, share: Share) -> bool:
+    if message.role in ("system", "developer"):
         return "system" in share.include
-    return said.role != "tool" or "tools" in share.include
+    return message.role != "tool" or "tools" in share.include
 
 
-def _message(said: Message, share: Share) -> MessageJson:
+def _message(message: Message, share: Share) -> MessageJson:
     has_tools = "tools" in share.include
     shown = Message(
-        id=said.id,
-        role=said.role,
-        content=said.content,
-        model=said.model,
-        partial=said.partial,
-        outcome=said.outcome,
-        reasoning=said.reasoning if "reasoning" in share.include else None,
-        tool_calls=said.tool_calls if has_tools else (),
-        tool_call_id=said.tool_call_id if has_tools else None,
-        steps=said.steps if has_tools else (),
-        author=said.author if "names" in share.include else "",
-        automatic=said.automatic,
-        created_at=said.created_at,
+        id=message.id,
+        role=message.role,
+        content=message.content,
+        model=message.model,
+        partial=message.partial,
+        outcome=message.outcome,
+        reasoning=message.reasoning if "reasoning" in share.include else None,
+        tool_calls=message.tool_calls if has_tools else (),
+        tool_call_id=message.tool_call_id if has_tools else None,
+        steps=message.steps if has_tools else (),
+        author=message.author if "names" in share.include else "",
+        automatic=message.automatic,
+        created_at=message.created_at,
     )
     return native.message(shown)
 
 
 def shown_event(event: Event, share: Share) -> Event | None:
-    """Return an event as a link shows it; None if it is not shown. The end of a run has a shape of its own."""
+    """Return an event as a link shows it; None if it is not shown. The end of a run has its own shape."""
     if isinstance(event, (RunStarted, Settled)):
         return event
     if isinstance(event, Text):
@@ -92,5 +92,5 @@ def shown_event(event: Event, share: Share) -> Event | None:
 
 def shown_settlement(settled: Settlement) -> SharedSettlementJson:
     """Return how a run ended, without tokens, costs and the details of an error."""
-    told = native.settlement(settled)
-    return {"outcome": told["outcome"], "partial": told["partial"], "text": told["text"]}
+    json = native.settlement(settled)
+    return {"outcome": json["outcome"], "partial": json["partial"], "text": json["text"]}

@@ -22,7 +22,7 @@ from ..config.settings import Settings
 Handler = Callable[[Any, Request], Awaitable[ASGIApp]]
 """Handles a request of an endpoint, as the router calls it."""
 Ask = Callable[[ChatRequest, Outlet], Awaitable[None]]
-"""Asks a provider, which emits the answer."""
+"""Calls a provider, which emits the answer."""
 
 
 class TracesNotInstalled(HoldfastError):
@@ -39,7 +39,7 @@ class Traces(Tracer, Protocol):
     """The only part that makes spans. Without it nothing is traced."""
 
     def stored(self, store: Store) -> Store:
-        """Return the store with spans for what it commits."""
+        """Return the store with spans for its commits."""
         ...
 
     def handler(self, method: str, path: str, handler: Handler) -> Handler:
@@ -63,7 +63,7 @@ class Traces(Tracer, Protocol):
         ...
 
     async def answer(self, ask: Ask, provider: str, request: ChatRequest, out: Outlet) -> None:
-        """Ask a provider, within the span of an upstream call."""
+        """Call a provider within the span of an upstream call."""
         ...
 
     def settled(self, run: Run) -> None:
@@ -71,16 +71,16 @@ class Traces(Tracer, Protocol):
         ...
 
     def watch(self, engine: Engine) -> None:
-        """Learn from this engine which runs have left the node."""
+        """Use this engine to notice runs that have moved to another node."""
         ...
 
     async def close(self) -> None:
-        """Send what was not sent yet, within a few seconds."""
+        """Send the remaining spans, within a few seconds."""
         ...
 
 
 def traces_of(settings: Settings) -> Traces | None:
-    """Return what makes spans; None if traces are off."""
+    """Return the traces; None if they are off."""
     if not settings.traces:
         return None
     try:

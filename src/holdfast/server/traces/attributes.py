@@ -26,7 +26,7 @@ def run_name(record: RunRecord) -> str:
 
 
 def run_attributes(record: RunRecord, node: str) -> Attributes:
-    """Return what is known of a run when it starts."""
+    """Return the attributes of a run at its start."""
     agent = _agent_name(record)
     found: Attributes = {
         "holdfast.run.id": record.id,
@@ -52,7 +52,7 @@ def _agent_name(record: RunRecord) -> str | None:
 
 
 def note_settlement(span: Span, settlement: AnySettlement) -> None:
-    """Note how a run ended. Only a failure and an interruption are errors."""
+    """Record how a run ended. Only a failure and an interruption are errors."""
     usage = settlement.usage
     span.set_attributes(
         {
@@ -68,7 +68,7 @@ def note_settlement(span: Span, settlement: AnySettlement) -> None:
 
 
 def note_error(span: Span, error: BaseException) -> None:
-    """Note what was raised: its code or its class. Its message is for the log alone, which may quote an answer."""
+    """Record an exception by its code or class. Its message may quote an answer, so it is only logged."""
     fail(span, error.code if isinstance(error, HoldfastError) else type(error).__name__)
 
 
@@ -90,7 +90,7 @@ _PARAMS = {
 
 
 def call_attributes(provider: str, request: ChatRequest) -> Attributes:
-    """Return what is known of an upstream call when it is made."""
+    """Return the attributes of an upstream call at its start."""
     params = {
         name: request.params[param]
         for param, name in _PARAMS.items()
@@ -105,12 +105,12 @@ def call_attributes(provider: str, request: ChatRequest) -> Attributes:
 
 
 def input_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the messages of a request as GenAI's conventions write them. Pictures are named, not shown."""
+    """Return the messages of a request in the format of GenAI's conventions, without the data of pictures."""
     return msgspec.json.encode([{"role": each.get("role", ""), "parts": _parts(each)} for each in messages]).decode()
 
 
 def output_message(text: str, finish_reason: str) -> str:
-    """Return an answer as GenAI's conventions write it."""
+    """Return an answer in the format of GenAI's conventions."""
     parts = [{"type": "text", "content": text}]
     return msgspec.json.encode([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]).decode()
 
@@ -119,9 +119,9 @@ def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if message.get("role") == "tool":
         return [{"type": "tool_call_response", "id": message.get("tool_call_id", ""), "response": content}]
-    said = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_part, content or ())]
+    contents = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_part, content or ())]
     calls = [each for each in message.get("tool_calls") or () if isinstance(each, dict)]
-    return said + [{"type": "tool_call", "id": each.get("id", ""), **each.get("function", {})} for each in calls]
+    return contents + [{"type": "tool_call", "id": each.get("id", ""), **each.get("function", {})} for each in calls]
 
 
 def _part(part: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .attributes import Attributes, call_attributes, fail, input_messages, note_
 def span_of(
     tracer: Tracer, name: str, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL, began: int | None = None
 ) -> Iterator[Span]:
-    """Make a span for a block, which notes an error by its code alone. A cancelled block was stopped: no error."""
+    """Create a span for a block. It records an error by its code only. A cancel is no error: the run was stopped."""
     with tracer.start_as_current_span(
         name, kind=kind, attributes=attributes, start_time=began, record_exception=False, set_status_on_exception=False
     ) as span:
@@ -36,7 +36,7 @@ def span_of(
 async def answer_traced(
     tracer: Tracer, ask: Ask, provider: str, request: ChatRequest, out: Outlet, *, content: bool
 ) -> None:
-    """Ask a provider within the span of an upstream call."""
+    """Call a provider within the span of an upstream call."""
     attributes = call_attributes(provider, request)
     if content:
         attributes["gen_ai.input.messages"] = input_messages(request.messages)
@@ -49,7 +49,7 @@ async def answer_traced(
 
 
 class _NotingOutlet:
-    """An outlet that notes the usage, the finish and the retries of a call in its span."""
+    """An outlet that records the usage, the finish and the retries of a call in its span."""
 
     def __init__(self, out: Outlet, span: Span, *, content: bool) -> None:
         self._out, self._span = out, span
@@ -60,7 +60,7 @@ class _NotingOutlet:
         self._reasons: list[str] = []
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Note events, and pass them on."""
+        """Record events, and pass them on."""
         for event in events:
             if isinstance(event, (str, Text)):
                 self._note_text(event if isinstance(event, str) else event.text)
@@ -84,7 +84,7 @@ class _NotingOutlet:
             self._span.add_event("retry")
 
     def end(self) -> None:
-        """Note what is known at the end."""
+        """Record the attributes at the end."""
         if self._first is not None:
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first - self._began)
         if self._reasons:
@@ -101,7 +101,7 @@ class NotedTool:
         self._span, self._content = span, content
 
     def returned(self, output: str, *, is_error: bool) -> None:
-        """Note the result of the call."""
+        """Record the result of the call."""
         if is_error:
             fail(self._span, "tool_error")
         if self._content:
@@ -110,7 +110,7 @@ class NotedTool:
 
 @contextmanager
 def tool_call_traced(tracer: Tracer, name: str, call_id: str, arguments: str, *, content: bool) -> Iterator[NotedTool]:
-    """Make the span of a tool call for a block."""
+    """Create the span of a tool call for a block."""
     attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": name,

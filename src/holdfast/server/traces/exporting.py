@@ -1,4 +1,4 @@
-"""Sends spans to a collector, as the standard `OTEL_*` variables say."""
+"""Sends spans to a collector, by the standard `OTEL_*` variables."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ... import __version__
 from ..config.settings import SettingsError
 
 LAST_SPANS = 3.0
-"""Seconds for the last spans at a shutdown. The server does not wait longer for a collector that is away."""
+"""Timeout of sending the last spans at a shutdown, in seconds."""
 EXPORTER, PROTOCOL = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"
 TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 
 
 def tracer_provider() -> TracerProvider:
-    """Return what makes spans, and sends them in batches by a thread of its own.
+    """Return the provider of tracers, which sends spans in batches from a separate thread.
 
     The SDK reads the address of the collector, the sampler, the limits and the attributes of the service from the
-    environment. What is set there wins over our defaults.
+    environment. These variables override our defaults.
     """
     _check_environment()
     ours = Resource({"service.name": "holdfast", "service.version": __version__, "telemetry.sdk.language": "python"})
@@ -36,7 +36,7 @@ def tracer_provider() -> TracerProvider:
 
 
 def _check_environment() -> None:
-    """Refuse what the standard allows and this server cannot do."""
+    """Refuse settings that the standard allows and this server does not support."""
     exporter = os.environ.get(EXPORTER, "otlp")
     if exporter not in ("otlp", "none"):
         raise SettingsError(f"{EXPORTER} is {exporter!r}. Traces are sent by OTLP only: set it to otlp or none.")
@@ -49,12 +49,12 @@ def _check_environment() -> None:
 
 
 async def send_the_rest(provider: TracerProvider) -> None:
-    """Send what was not sent yet, and end the thread. A collector that is away is not waited for."""
+    """Send the remaining spans, and end the thread. It does not wait for an unreachable collector."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def shut_down() -> None:
         provider.shutdown()
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
             loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=shut_down, name="holdfast-traces", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Makes the spans of a server, for OpenTelemetry."""
+"""The spans of a server, for OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from .traced_store import TRACE, RunSpan, RunSpans, TracedStore, as_store
 
 
 class OpenTelemetryTraces:
-    """Makes spans of requests, runs, upstream calls, tool calls, commits and takeovers.
+    """Creates spans of requests, runs, upstream calls, tool calls, commits and takeovers.
 
-    A run outlives its request, and may start or go on at another node. So its trace is in its record, and its span
-    is a child of the request that has started it, however much later it ends.
+    A run outlives its request, and may start or continue on another node. So its trace is in its record, and its span
+    is a child of the request that started it, even if it ends much later.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class OpenTelemetryTraces:
         return requests_ended(app)
 
     def stored(self, store: Store) -> Store:
-        """Return the store with spans for what it commits."""
+        """Return the store with spans for its commits."""
         self._store = TracedStore(store, self._tracer, self._runs)
         return as_store(self._store)
 
@@ -82,7 +82,7 @@ class OpenTelemetryTraces:
     # runs
 
     def watch(self, engine: Engine) -> None:
-        """Learn from this engine which runs have left the node."""
+        """Use this engine to notice runs that have moved to another node."""
         self._engine = engine
 
     def begin(self, record: RunRecord) -> None:
@@ -105,7 +105,7 @@ class OpenTelemetryTraces:
         return RunSpan(span), context
 
     def _end_if_left(self, run_id: str, run: RunSpan, task: asyncio.Task[None]) -> None:
-        """End the span of a run that another node has now. One that settles here ends with its settlement."""
+        """End the span of a run that has moved to another node. Other spans end with the settlement."""
         is_here = self._engine is not None and self._engine.here(run_id) is not None
         if not is_here and self._runs.get(run_id) is run:
             del self._runs[run_id]
@@ -135,7 +135,7 @@ class OpenTelemetryTraces:
     # calls
 
     async def answer(self, ask: Ask, provider: str, request: ChatRequest, out: Outlet) -> None:
-        """Ask a provider, within the span of an upstream call."""
+        """Call a provider within the span of an upstream call."""
         await answer_traced(self._tracer, ask, provider, request, out, content=self._content)
 
     def tool_call(self, name: str, call_id: str, arguments: str) -> AbstractContextManager[ToolSpan]:
@@ -143,11 +143,11 @@ class OpenTelemetryTraces:
         return tool_call_traced(self._tracer, name, call_id, arguments, content=self._content)
 
     async def close(self) -> None:
-        """Send what was not sent yet, within a few seconds."""
+        """Send the remaining spans, within a few seconds."""
         await send_the_rest(self._provider)
 
 
 def _is_open(span: Span) -> bool:
-    """Return whether there is a span that has not ended, as far as is known: one that is not sampled does not say."""
+    """Return whether there is a span that has not ended. For a span that is not sampled this is not known."""
     has_ended = isinstance(span, ReadableSpan) and span.end_time is not None
     return span.get_span_context().is_valid and not has_ended

@@ -25,7 +25,7 @@ SERVER_ERROR = 500
 
 
 class RequestSpan:
-    """The span of one request, and of all that its task does until it ends."""
+    """The span of one request, and of all work of its task until it ends."""
 
     def __init__(
         self, tracer: Tracer, task_tracer: TaskTracer, name: str, context: Context, attributes: Attributes
@@ -35,7 +35,7 @@ class RequestSpan:
         self._reset = TRACER.set(task_tracer)
 
     def answered(self, status: int, code: str = "") -> None:
-        """Note the status of the response, and the code of the error if it is one."""
+        """Record the status of the response, and the code if it is an error."""
         self._span.set_attribute("http.response.status_code", status)
         if status >= SERVER_ERROR:
             fail(self._span, code or str(status))
@@ -50,7 +50,7 @@ class RequestSpan:
 def requests_ended(app: ASGIApp) -> ASGIApp:
     """Return an application that ends the span of a request when its response is over.
 
-    Until then it is the span of all that is logged for the request: errors and the access log too.
+    Until then it is the span of all log entries of the request, including errors and the access log.
     """
 
     async def ended(scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +85,7 @@ def handler_traced(tracer: Tracer, task_tracer: TaskTracer, method: str, path: s
 
 
 def _attributes(method: str, path: str, request: Request) -> Attributes:
-    """Return what is known of a request, without its query, its headers, and the token of a link."""
+    """Return the attributes of a request, without its query, its headers, and the token of a link."""
     scope = request.scope
     return {
         "http.request.method": method,
@@ -96,7 +96,7 @@ def _attributes(method: str, path: str, request: Request) -> Attributes:
 
 
 def _incoming(headers: dict[bytes, bytes]) -> Context:
-    """Return the context of the caller. Only headers of the propagation are read."""
+    """Return the context of the caller, from the propagation headers only."""
     names = get_global_textmap().fields
     carrier = {name: value.decode("latin-1") for name in names if (value := headers.get(name.encode())) is not None}
     return extract(carrier, Context())

@@ -18,7 +18,7 @@ from .calls import span_of
 TRACE = "trace"
 """The field of a run's request with the headers of its trace: another node may start it, or take it over."""
 SLOW = 0.05
-"""Seconds from which a commit of events is a span. Each token or so has a commit: the others are only counted."""
+"""Minimum seconds of a commit of events that gets a span. There are very many commits: faster ones are only counted."""
 
 
 class RunSpan:
@@ -41,16 +41,16 @@ RunSpans = dict[str, RunSpan]
 
 
 class TracedStore:
-    """Passes every call on to a store, and makes spans of the commits."""
+    """Passes every call on to a store, and creates spans of the commits."""
 
     def __init__(self, store: Store, tracer: Tracer, runs: RunSpans) -> None:
         self._store, self._tracer, self._runs = store, tracer, runs
         self.claimed: dict[str, int] = {}
-        """When runs of dead nodes were claimed, in nanoseconds, by id."""
+        """The times at which runs of dead nodes were claimed, in nanoseconds, by id."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        setattr(self, name, found)  # the next call finds it at once
+        setattr(self, name, found)  # cached for the next call
         return found
 
     async def create_run(self, run: RunRecord, *args: Any, **named: Any) -> RunRecord:
@@ -84,7 +84,7 @@ class TracedStore:
                 self._make_commit(run, entry, began, failure)
 
     def _make_commit(self, run: RunSpan, entry: Append, began: int, failure: Exception | None) -> None:
-        """Make the span of a commit that is over."""
+        """Create the span of a finished commit."""
         span = self._tracer.start_span(
             "store append",
             set_span_in_context(run.span),
@@ -104,7 +104,7 @@ class TracedStore:
             return await self._store.settle(run_id, epoch, **named)
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Take over runs of dead nodes, and note when."""
+        """Take over runs of dead nodes, and record the time."""
         owned = await self._store.claim(keeper, unbroken)
         now = time.time_ns()
         new = [run_id for run_id, epoch in owned.items() if epoch > 1 and run_id not in self._runs]
@@ -113,5 +113,5 @@ class TracedStore:
 
 
 def as_store(store: TracedStore) -> Store:
-    """Return it as what it stands for."""
+    """Return it with the type of a store."""
     return cast(Store, store)

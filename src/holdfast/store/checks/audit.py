@@ -1,4 +1,4 @@
-"""The audit log, and all that an owner has."""
+"""The audit log, and all data of an owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _entry(case: Case, name: str, **fields: object) -> AuditEntry:
 
 @CHECKS.add
 async def entries_of_the_audit_log_are_numbered_and_chained(case: Case) -> None:
-    """Many that are added at once have numbers without gaps, and digests that cover each other."""
+    """Entries that are added at once have numbers without gaps, and each digest covers the entry before."""
     before, _ = await case.store.audit_end()
     entries = [_entry(case, f"e{n}", actor=case.id("ada"), details={"n": str(n)}) for n in range(12)]
     added = await asyncio.gather(*(case.store.add_audit(entry) for entry in entries))
@@ -36,7 +36,7 @@ async def entries_of_the_audit_log_are_numbered_and_chained(case: Case) -> None:
 
 @CHECKS.add
 async def a_changed_or_missing_entry_of_the_audit_log_shows(case: Case) -> None:
-    """Whoever changes or removes an entry breaks the chain."""
+    """A changed or removed entry breaks the chain."""
     start, _ = await case.store.audit_end()
     for name in ("one", "two", "three"):
         await case.store.add_audit(_entry(case, name))
@@ -71,7 +71,7 @@ async def the_audit_log_is_read_by_actor_action_person_and_time(case: Case) -> N
 
 @CHECKS.add
 async def old_entries_of_the_audit_log_can_be_deleted_and_their_numbers_stay_used(case: Case) -> None:
-    """Retention removes a beginning of the log; the chain continues after it."""
+    """Retention removes the oldest entries; the chain continues after them."""
     added = await case.store.add_audit(_entry(case, "old"))
 
     assert await case.store.delete_audit(added.n) > 0
@@ -82,7 +82,7 @@ async def old_entries_of_the_audit_log_can_be_deleted_and_their_numbers_stay_use
 
 @CHECKS.add
 async def all_sessions_and_documents_of_an_owner_are_found(case: Case) -> None:
-    """Those that no list shows too: panes of comparisons, and documents of every kind."""
+    """Including those that no list shows: panes of comparisons, and documents of every kind."""
     ids = [case.id(name) for name in ("s1", "s2", "s3")]
     for id, kind in zip(ids, ("chat", "pane", "chat"), strict=True):
         await case.store.create_session(Session(id=id, owner=case.owner, kind=kind))
@@ -109,8 +109,8 @@ async def old_chats_are_found_by_their_last_change(case: Case) -> None:
 
     await case.session("other", updated_at=-9.0, owner=case.id("another"))
 
-    async def found(**whose: list[str]) -> list[str]:
-        return [id for id, owner in await case.store.old_sessions(-5.0, 10_000, **whose) if case.is_own(id)]
+    async def found(**selected: list[str]) -> list[str]:
+        return [id for id, owner in await case.store.old_sessions(-5.0, 10_000, **selected) if case.is_own(id)]
 
     assert {case.id("old"), case.id("other")} == {*(await found())}
     assert [case.id("old")] == await found(of=[case.owner, case.id("no one")])
@@ -119,7 +119,7 @@ async def old_chats_are_found_by_their_last_change(case: Case) -> None:
 
 @CHECKS.add
 async def a_revoked_key_says_nothing_about_a_person_who_was_deleted(case: Case) -> None:
-    """Its digest stays, so that it cannot be added again. A key in force is left alone."""
+    """Its digest stays, so that it cannot be added again. An active key is not changed."""
     of_ada = {"account": case.id("ada"), "owner": case.owner, "last_used_at": 3.0}
     one, two = replace(case.api_key("one"), **of_ada), replace(case.api_key("two"), **of_ada)
     await case.store.add_key(one)

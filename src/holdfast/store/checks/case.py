@@ -41,7 +41,7 @@ class Case:
         return f"{name}.{self._tag}"
 
     def is_own(self, id: str) -> bool:
-        """Return whether this check has made an id."""
+        """Return whether an id is one of this check."""
         return id.endswith(self._tag)
 
     def user(self, name: str, text: str | list[Any] = "hello") -> Message:
@@ -92,10 +92,10 @@ class Case:
         return node
 
     async def claimed(self, name: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Let a node take over all that it may, and return the epochs of those of its runs that this check has made."""
+        """Let a node take over all runs that it may, and return the epochs of those that belong to this check."""
         owned: dict[str, int] = {}
         while len(owned) < len(owned := await self.store.claim(self.id(name), unbroken)):
-            pass  # other checks on this medium may have left more than one claim takes
+            pass  # other checks on this medium may have left more runs than one claim takes
         return {id: epoch for id, epoch in owned.items() if id.endswith(self._tag)}
 
     async def append(self, run: RunRecord, first: int, *events: Event) -> bool:
@@ -103,7 +103,7 @@ class Case:
         return isinstance(await self.end_after(run, first, *events), int)
 
     async def end_after(self, run: RunRecord, first: int, *events: Event) -> LogEnd:
-        """Add events to the log of one run, and return where it ends then, or why it was refused."""
+        """Add events to the log of one run, and return its last seq, or why the append was refused."""
         (end,) = await self.store.append(run.keeper, [Append(run.id, run.epoch, first, events)])
         return end
 
@@ -131,11 +131,11 @@ class Case:
         return [(message.id, message.parent_id) for message in await self.store.messages(self.id(session))]
 
     async def feed(self, session: str = "s", after: int = 0) -> list[FeedEntry]:
-        """Return what happened in a session."""
+        """Return the feed entries of a session."""
         return await self.store.read_feed(self.id(session), after)
 
     async def everything(self, session: str = "s") -> tuple[Any, ...]:
-        """Return everything that a store has of a session, to see whether something changed."""
+        """Return all data of a session, to compare it before and after a call."""
         session_id = self.id(session)
         runs = await self.store.list_runs(session_id=session_id)
         return (
@@ -161,7 +161,7 @@ class Checks(list[Check]):
 
 
 async def raised(error: type[BaseException], work: Awaitable[Any]) -> Any:
-    """Return the error that work must raise."""
+    """Return the error that `work` raises; fail if it does not raise it."""
     try:
         result = await work
     except error as raised:

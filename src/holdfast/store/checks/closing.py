@@ -37,11 +37,11 @@ async def everything_is_there_after_a_restart(case: Case) -> None:
 
 @CHECKS.add
 async def closing_finishes_what_was_asked_for(case: Case) -> None:
-    """A write that is under way when the store closes happens. Closing twice is harmless."""
-    asked = [asyncio.ensure_future(case.session(f"s{n}")) for n in range(20)]
-    await asyncio.sleep(0)  # so that each of them has been asked for
+    """A write in progress when the store closes takes effect. Closing twice is harmless."""
+    writes = [asyncio.ensure_future(case.session(f"s{n}")) for n in range(20)]
+    await asyncio.sleep(0)  # so that each write has begun
     await case.store.close()
-    await asyncio.gather(*asked)
+    await asyncio.gather(*writes)
     await case.reopen()
 
     assert 20 == len(await case.store.list_sessions(case.owner))
@@ -49,7 +49,7 @@ async def closing_finishes_what_was_asked_for(case: Case) -> None:
 
 @CHECKS.add
 async def a_caller_who_stops_waiting_breaks_nothing(case: Case) -> None:
-    """The write happens all the same, whole, and others go on."""
+    """The write of a cancelled caller takes effect as a whole, and others continue."""
     await case.session()
     run = await case.start("r", case.user("a"))
     waiting = [asyncio.ensure_future(case.append(run, 1, Text("a"))) for _ in range(5)]
@@ -64,7 +64,7 @@ async def a_caller_who_stops_waiting_breaks_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def a_refusal_spoils_nobody_elses_write(case: Case) -> None:
-    """Writes of one moment may share a commit, never a fate."""
+    """Concurrent writes may share a commit, but the error of one does not affect the others."""
     await case.session()
     work: list[Awaitable[Any]] = []
     for n in range(10):

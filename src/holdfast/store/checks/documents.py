@@ -75,7 +75,7 @@ async def of_many_puts_at_once_one_stands(case: Case) -> None:
 
 @CHECKS.add
 async def several_documents_are_put_together_or_not_at_all(case: Case) -> None:
-    """A change may depend on documents that it does not change: then a second one, put with each, keeps them apart."""
+    """A change may depend on documents that it does not change: a second document, put with each, serializes them."""
     one, two = [await case.store.put_document(Document(kind="a", id=case.id(name))) for name in ("one", "two")]
     new, changed = Document(kind="b", id=case.id("new")), replace(two, body={"n": 1})
     refused = [(new, None), (changed, two.version), (one, 7)]
@@ -91,7 +91,7 @@ async def several_documents_are_put_together_or_not_at_all(case: Case) -> None:
 
 @CHECKS.add
 async def of_two_admins_who_end_each_other_at_once_one_stays(case: Case) -> None:
-    """Each sees that there is another one, and ends it: only one of them may, on whichever node."""
+    """Each sees that there is another one, and ends it: only one of them succeeds, on any node."""
     people = Documents(case.store, case.id("person"), dict)
     guard = DocumentGuard(case.store, case.id("admins"))
     for round in range(5):

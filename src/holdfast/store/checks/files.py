@@ -54,7 +54,7 @@ async def a_picture_is_kept_apart_from_its_message_and_comes_back_as_it_was(case
 
 @CHECKS.add
 async def the_feed_and_the_queue_refer_to_pictures_too(case: Case) -> None:
-    """A queued message is told to every tab, and again when it starts."""
+    """A queued message is sent to every tab, and again when it starts."""
     one, two = _picture(case, "one"), _picture(case, "two")
     await case.session()
     first = await case.start("r1", case.user("a"))
@@ -64,8 +64,8 @@ async def the_feed_and_the_queue_refer_to_pictures_too(case: Case) -> None:
 
     assert _shows(REFERENCE + _hash(one)) == queued.input[0].content
     assert _shows(REFERENCE + _hash(two)) == waiting.input[0].content
-    told = [entry.data["input"][0]["content"] for entry in await case.feed() if "input" in entry.data]
-    assert [_shows(REFERENCE + _hash(one)), _shows(REFERENCE + _hash(two))] == told
+    contents = [entry.data["input"][0]["content"] for entry in await case.feed() if "input" in entry.data]
+    assert [_shows(REFERENCE + _hash(one)), _shows(REFERENCE + _hash(two))] == contents
     await case.settle(first)
     await case.store.start_queued(case.id("s"), keeper=case.id("k"), now=7.0)
     assert _shows(REFERENCE + _hash(two)) == (await case.store.messages(case.id("s")))[-1].content
@@ -74,7 +74,7 @@ async def the_feed_and_the_queue_refer_to_pictures_too(case: Case) -> None:
 
 @CHECKS.add
 async def a_hash_opens_no_picture_of_another_session(case: Case) -> None:
-    """Neither by asking for the file, nor by a message that refers to it: in a new run, a queued one, or a copy."""
+    """Neither by reading the file, nor by a message that refers to it: in a new run, a queued one, or a copy."""
     data = _picture(case)
     await case.session()
     await case.session("other")
@@ -107,7 +107,7 @@ async def a_message_may_refer_to_a_picture_that_its_session_has(case: Case) -> N
 
 @CHECKS.add
 async def a_picture_goes_with_the_last_session_that_uses_it(case: Case) -> None:
-    """And not before: the copy of a session has its own right to it."""
+    """And not before: a copy of a session has its own reference to it."""
     data = _picture(case)
     await case.session()
     await case.start("r", case.user("a", _shows(_url(data))))
@@ -122,7 +122,7 @@ async def a_picture_goes_with_the_last_session_that_uses_it(case: Case) -> None:
 
 @CHECKS.add
 async def what_is_no_picture_of_a_known_type_stays_in_its_message(case: Case) -> None:
-    """Else a script could be kept as a picture, or a URL would come back in other words than it had."""
+    """Otherwise a script could be stored as a picture, or a URL would be returned in a different form."""
     png = _url(_picture(case))
     odd = [
         _url(b"<svg/>", "image/svg+xml"),
@@ -135,7 +135,7 @@ async def what_is_no_picture_of_a_known_type_stays_in_its_message(case: Case) ->
         "https://example.com/a.png",
     ]
     await case.session()
-    said = [Message(id=case.id(str(n)), role="user", content=_shows(url)) for n, url in enumerate(odd)]
-    await case.start("r", *said)
+    messages = [Message(id=case.id(str(n)), role="user", content=_shows(url)) for n, url in enumerate(odd)]
+    await case.start("r", *messages)
 
     assert [_shows(url) for url in odd] == [message.content for message in await case.store.messages(case.id("s"))]

@@ -21,11 +21,11 @@ def _stop(case: Case, run: RunRecord, name: str = "i") -> Intent:
 
 @CHECKS.add
 async def a_request_is_kept_for_the_owner_of_a_run(case: Case) -> None:
-    """Oldest first, and once for each id, however often it is asked."""
+    """Oldest first, and once for each id, even if the call is repeated."""
     run = await case.start("r", session=None)
-    asked = [await case.store.ask_owner(_stop(case, run, name)) for name in ("i1", "i2", "i1")]
+    stored = [await case.store.ask_owner(_stop(case, run, name)) for name in ("i1", "i2", "i1")]
 
-    first, second, again = asked
+    first, second, again = stored
     assert first is not None
     assert replace(_stop(case, run, "i1"), asked_at=first.asked_at) == first == again
     assert first.asked_at > 0
@@ -88,7 +88,7 @@ async def the_first_answer_stands(case: Case) -> None:
 
 @CHECKS.add
 async def a_request_that_was_withdrawn_is_never_taken(case: Case) -> None:
-    """Its caller was told that it had no effect."""
+    """Its caller got the answer that it had no effect."""
     run = await case.start("r", session=None)
     intent = _stop(case, run)
     await case.store.ask_owner(intent)
@@ -103,7 +103,7 @@ async def a_request_that_was_withdrawn_is_never_taken(case: Case) -> None:
 
 @CHECKS.add
 async def the_successor_of_a_dead_owner_finds_its_requests(case: Case) -> None:
-    """Those that the dead one had taken and not answered, too: they may have had no effect."""
+    """Including those that the dead one had taken and not answered: they may have had no effect."""
     run = await case.start("r", session=None)
     for name in ("taken", "open", "answered"):
         await case.store.ask_owner(_stop(case, run, name))
@@ -127,63 +127,63 @@ async def only_the_owner_of_a_running_run_can_be_asked(case: Case) -> None:
     await case.session()
     run = await case.start("r1", case.user("a"))
     queued = await case.start("r2", case.user("b"), if_busy="queue")
-    asked = _stop(case, run)
-    await case.store.ask_owner(asked)
+    intent = _stop(case, run)
+    await case.store.ask_owner(intent)
     await case.settle(run)
 
     for record in (run, queued, case.record("unknown")):
         assert await case.store.ask_owner(_stop(case, record, f"late-{record.id}")) is None
-    assert await case.store.ask_owner(asked) is None
-    assert not await case.store.take_intent(asked.id, 1)
+    assert await case.store.ask_owner(intent) is None
+    assert not await case.store.take_intent(intent.id, 1)
     assert [] == await case.store.open_intents(run.keeper)
 
 
 @CHECKS.add
 async def hints_wake_those_who_listen(case: Case) -> None:
-    """The owner of a run that is asked, the node that asked once there is an answer, and all nodes if none is named.
+    """The owner of the run of an intent, the node that waits for its answer, and all nodes if none is named.
 
-    A store may need a while until it hears anything, and says then with an empty hint that some may be lost.
+    A store may need a while until it receives hints. Then an empty hint says that some may be lost.
     """
     run = await case.start("r", session=None)
-    heard: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
+    hints: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
     await case.alive("asker")
 
-    def hear(name: str, topic: str, id: str) -> None:
-        heard.put_nowait((name, topic, id))
+    def receive(name: str, topic: str, id: str) -> None:
+        hints.put_nowait((name, topic, id))
 
-    ends = [case.store.listen(case.id(name), partial(hear, name)) for name in ("keeper", "asker")]
+    ends = [case.store.listen(case.id(name), partial(receive, name)) for name in ("keeper", "asker")]
     intent = _stop(case, run)
 
     async with asyncio.timeout(60):
-        await _until_all_hear(case, heard, 2)
+        await _until_all_listen(case, hints, 2)
         await case.store.ask_owner(intent)
-        assert ("keeper", "intent", run.id) == await _next(heard)
+        assert ("keeper", "intent", run.id) == await _next(hints)
         await case.store.answer_intent(intent.id, {})
-        assert ("asker", "answer", intent.id) == await _next(heard)
+        assert ("asker", "answer", intent.id) == await _next(hints)
         await case.store.hint("session", ["s"])
-        assert {("keeper", "session", "s"), ("asker", "session", "s")} == {await _next(heard), await _next(heard)}
+        assert {("keeper", "session", "s"), ("asker", "session", "s")} == {await _next(hints), await _next(hints)}
         ends[0]()
         await case.store.hint("session", ["s2"], run.keeper)
         await case.store.hint("session", ["s3"])
-        assert ("asker", "session", "s3") == await _next(heard)
+        assert ("asker", "session", "s3") == await _next(hints)
     ends[1]()
 
 
-_Heard = asyncio.Queue[tuple[str, str, str]]
+_HintQueue = asyncio.Queue[tuple[str, str, str]]
 
 
-async def _until_all_hear(case: Case, heard: _Heard, count: int) -> None:
-    """Send hints until each of those who listen has heard something."""
+async def _until_all_listen(case: Case, hints: _HintQueue, count: int) -> None:
+    """Send hints until each listener has received one."""
     names: set[str] = set()
     while len(names) < count:
         await case.store.hint("probe", ["p"])
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
-                names.add((await heard.get())[0])
+                names.add((await hints.get())[0])
 
 
-async def _next(heard: _Heard) -> tuple[str, str, str]:
+async def _next(hints: _HintQueue) -> tuple[str, str, str]:
     """Return the next hint that is neither empty nor a probe."""
-    while (found := await heard.get())[1] in ("", "probe"):
+    while (found := await hints.get())[1] in ("", "probe"):
         pass
     return found

@@ -17,7 +17,7 @@ CHECKS = Checks()
 
 @CHECKS.add
 async def a_key_is_kept_as_it_was_given(case: Case) -> None:
-    """In the order of adding, and with the rights that it was given."""
+    """In the order of adding, and with its rights."""
     one, two = case.api_key("one"), case.api_key("two", admin=True)
     assert one == await case.store.add_key(one)
     assert two == await case.store.add_key(two)
@@ -64,7 +64,7 @@ async def a_revoked_key_leaves_its_name_to_another(case: Case) -> None:
 
 @CHECKS.add
 async def each_change_of_the_keys_is_counted(case: Case) -> None:
-    """A server asks for the number often, and for the keys only when it has grown."""
+    """A server reads the number often, and the keys only when it has grown."""
     counts = [await case.store.key_changes()]
     for change in (
         case.store.add_key(case.api_key("one")),
@@ -104,7 +104,7 @@ async def two_people_may_give_their_keys_one_name(case: Case) -> None:
 
 @CHECKS.add
 async def a_change_of_a_key_is_read_alone(case: Case) -> None:
-    """A server with many keys reads those that have changed since it last looked."""
+    """A server with many keys reads only those that have changed since its last read."""
     one, two = case.api_key("one"), case.api_key("two")
     await case.store.add_key(one)
     await case.store.add_key(two)

@@ -59,7 +59,7 @@ async def every_kind_of_event_comes_back_as_it_was(case: Case) -> None:
 
 @CHECKS.add
 async def a_log_can_be_read_from_anywhere(case: Case) -> None:
-    """After n comes n + 1, wherever one append ended and the next began, and in pieces of any size."""
+    """After n comes n + 1, whatever the appends were, and in pages of any size."""
     run = await case.start("r", session=None)
     events = [Text(str(n)) for n in range(1, 31)]
     first = 1
@@ -101,7 +101,7 @@ async def one_append_can_serve_many_runs(case: Case) -> None:
 
 @CHECKS.add
 async def an_append_that_is_repeated_changes_nothing(case: Case) -> None:
-    """Nor does one that begins with what is there: only the rest of it is added."""
+    """If an append begins with stored events, only the rest of it is added."""
     run = await case.start("r", session=None)
     for _ in range(2):
         assert await case.append(run, 1, Text("a"), Text("b"))
@@ -113,7 +113,7 @@ async def an_append_that_is_repeated_changes_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def an_append_returns_where_the_log_ends(case: Case) -> None:
-    """A log has no gaps. If the store was rolled back, its owner learns from where on it has to send again."""
+    """A log has no gaps. If the store was rolled back, the owner of a run learns which events it has to send again."""
     one, two = [await case.start(name, session=None) for name in ("r1", "r2")]
     entries = [Append(one.id, 1, 1, [Text("a"), Text("b")]), Append(two.id, 1, 3, [Text("d")])]
 
@@ -152,7 +152,7 @@ async def nothing_is_added_to_a_run_that_waits(case: Case) -> None:
 
 @CHECKS.add
 async def a_record_knows_the_end_of_its_log(case: Case) -> None:
-    """While the run goes on, and the settlement counts too."""
+    """While the run runs, and after it: the settlement counts too."""
     run = await case.start("r", session=None)
     await case.append(run, 1, Text("a"), Text("b"))
 
@@ -167,8 +167,8 @@ async def a_record_knows_the_end_of_its_log(case: Case) -> None:
 
 @CHECKS.add
 async def trimmed_logs_keep_their_settlement(case: Case) -> None:
-    """Old events are forgotten, a cursor before them learns of the gap, and the ending stays."""
-    await case.store.trim_logs(60.0)  # what other checks have left
+    """Old events are deleted, a cursor before them gets `ResumeGap`, and the settlement stays."""
+    await case.store.trim_logs(60.0)  # left by other checks
     old, new, going_on, queued_only = [await case.start(f"r{n}", session=None) for n in range(4)]
     for run in (old, new, going_on):
         await case.append(run, 1, Text("a"), Text("b"))
@@ -191,7 +191,7 @@ async def trimmed_logs_keep_their_settlement(case: Case) -> None:
 
 @CHECKS.add
 async def old_runs_outside_of_sessions_are_deleted(case: Case) -> None:
-    """With their logs and idempotency keys. What belongs to a session, is recent, or still runs, stays."""
+    """With their logs and idempotency keys. Runs of sessions, recent ones and running ones stay."""
     await case.store.delete_runs(60.0)  # left by other checks
     await case.session()
     inside = await case.start("inside", case.user("m"))
@@ -212,7 +212,7 @@ async def old_runs_outside_of_sessions_are_deleted(case: Case) -> None:
 
 @CHECKS.add
 async def old_idempotency_keys_are_forgotten_and_their_runs_stay(case: Case) -> None:
-    """A repeated request is a new one from then on, and what becomes of the old run does not concern it."""
+    """A repeated request is a new one from then on, independent of the old run."""
     await case.store.forget_idempotency(60.0)  # left by other checks
     keys = [case.key(name) for name in ("old", "recent", "running")]
     runs = [await case.start(key.key, session=None, idempotency=key) for key in keys]
@@ -243,8 +243,8 @@ async def lists_of_sessions_come_without_what_can_be_long(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_tells_when_its_events_came(case: Case) -> None:
-    """One time for what came together; a repeated append keeps the time it had, and trimming forgets them."""
-    await case.store.trim_logs(60.0)  # what other checks have left
+    """One time for each append; a repeated append keeps its time, and trimming deletes the times."""
+    await case.store.trim_logs(60.0)  # left by other checks
     run = await case.start("r", session=None)
     for first, at, events in ((1, 10.0, [Text("a"), Text("b")]), (3, 11.5, [Text("c")]), (3, 99.0, [Text("c")])):
         await case.store.append(run.keeper, [Append(run.id, run.epoch, first, events, at)])
@@ -261,7 +261,7 @@ async def a_run_tells_when_its_events_came(case: Case) -> None:
 
 @CHECKS.add
 async def the_feed_tells_all_in_its_order_without_gaps(case: Case) -> None:
-    """What two tabs need to stay in step: each message before the run that it starts or ends."""
+    """Two tabs stay in sync by it: each message comes before the run that it starts or ends."""
     await case.session()
     first = await case.start("r1", case.user("a"), case.user("b"))
     queued = await case.start("r2", case.user("c"), if_busy="queue")
@@ -282,13 +282,13 @@ async def the_feed_tells_all_in_its_order_without_gaps(case: Case) -> None:
     added = [entry.data["message"]["id"] for entry in feed if entry.type == "message.added"]
     assert [case.id(name) for name in ("a", "b", "answer-r1", "d")] == added
     assert {"title": "new", "pinned": True} == feed[7].data
-    told = [entry.data["run_id"] for entry in feed if "run_id" in entry.data]
-    assert [first.id, queued.id, queued.id, first.id, queued.id] == told
+    run_ids = [entry.data["run_id"] for entry in feed if "run_id" in entry.data]
+    assert [first.id, queued.id, queued.id, first.id, queued.id] == run_ids
 
 
 @CHECKS.add
 async def the_feed_can_be_read_from_anywhere(case: Case) -> None:
-    """In pieces too; and its numbers continue after the store was closed and opened."""
+    """In pages, and its numbers continue after the store was closed and reopened."""
     await case.session()
     for n in range(4):
         await case.settle(await case.start(f"r{n}", case.user(f"m{n}")))

@@ -1,4 +1,4 @@
-"""Nodes: their leases by the store's clock, the runs of dead ones, and what they hold."""
+"""Nodes: their leases by the store's clock, the runs of dead ones, and their holds."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CHECKS = Checks()
 
 @CHECKS.add
 async def a_node_has_a_record_for_as_long_as_it_is_not_fenced(case: Case) -> None:
-    """With its own number, and what it told last of itself."""
+    """With its own number, and the data that it last reported."""
     one, two = await case.alive("k1"), await case.alive("k2")
-    told = await case.store.renew(one.id, LONG, NodeDetails(address="a:1", version="7", counts={"runs": 2}))
-    assert told is not None
+    renewed = await case.store.renew(one.id, LONG, NodeDetails(address="a:1", version="7", counts={"runs": 2}))
+    assert renewed is not None
     listed = {node.id: node for node in await case.store.nodes()}
 
-    assert ("a:1", "7", {"runs": 2}) == (told.address, told.version, told.counts)
-    assert one.number == told.number != two.number
-    assert one.since == told.since <= told.until - LONG
-    assert replace(told, lease_left=0.0) == replace(listed[one.id], lease_left=0.0)
+    assert ("a:1", "7", {"runs": 2}) == (renewed.address, renewed.version, renewed.counts)
+    assert one.number == renewed.number != two.number
+    assert one.since == renewed.since <= renewed.until - LONG
+    assert replace(renewed, lease_left=0.0) == replace(listed[one.id], lease_left=0.0)
     assert replace(two, lease_left=0.0) == replace(listed[two.id], lease_left=0.0)
     await case.store.release(one.id)
     assert one.id not in {node.id for node in await case.store.nodes()}
@@ -37,7 +37,7 @@ async def a_node_has_a_record_for_as_long_as_it_is_not_fenced(case: Case) -> Non
 
 @CHECKS.add
 async def a_lease_that_is_renewed_late_begins_anew(case: Case) -> None:
-    """`since` says from when on a node has renewed it in time: before half of it had passed."""
+    """`since` is the time since which a node has always renewed it in time: before half of it had passed."""
     first = await case.alive("k1")
     second = await case.alive("k1", 0.0)
     third = await case.alive("k1")
@@ -49,7 +49,7 @@ async def a_lease_that_is_renewed_late_begins_anew(case: Case) -> None:
 
 @CHECKS.add
 async def the_list_of_nodes_says_how_long_their_leases_still_last(case: Case) -> None:
-    """By the store's clock: that of the caller may be another."""
+    """By the store's clock: the caller's may differ."""
     renewed = await case.alive("k1")
     await case.alive("k2", 0.0)
     left = {node.id: node.lease_left for node in await case.store.nodes()}
@@ -95,7 +95,7 @@ async def a_node_whose_lease_has_ended_may_renew_it_until_it_is_fenced(case: Cas
 
 @CHECKS.add
 async def a_node_fences_others_only_after_it_has_held_its_own_lease(case: Case) -> None:
-    """After an outage of the store all leases have ended, and the first to come back must not rob the living."""
+    """After an outage of the store all leases have ended. The first node that is back must not fence live ones."""
     run = await case.start("r", session=None)
     await case.alive("k2")
     await case.alive("keeper", 0.0)
@@ -120,7 +120,7 @@ async def a_node_without_a_lease_takes_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def runs_of_a_node_that_was_never_there_are_taken_over_at_once(case: Case) -> None:
-    """It has no lease that could still be renewed, so that nothing has to be waited for."""
+    """It has no lease that could still be renewed, so there is no reason to wait."""
     run = await case.store.create_run(replace(case.record("r", None), keeper=case.id("never")))
     await case.alive("k2")
 
@@ -130,7 +130,7 @@ async def runs_of_a_node_that_was_never_there_are_taken_over_at_once(case: Case)
 
 @CHECKS.add
 async def one_claim_takes_a_bounded_number_of_runs(case: Case) -> None:
-    """Other nodes take their share, and no transaction grows with what a dead node had."""
+    """Other nodes take some too, and the size of a transaction does not depend on the runs of a dead node."""
     await case.alive("k2")
     await case.claimed("k2")
     before = len(await case.store.claim(case.id("k2")))
@@ -144,7 +144,7 @@ async def one_claim_takes_a_bounded_number_of_runs(case: Case) -> None:
 
 @CHECKS.add
 async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
-    """It may only have slept. The new owner continues at the end of the log."""
+    """It may only have been suspended. The new owner continues at the end of the log."""
     await case.session()
     run = await case.start("r", case.user("a"))
     await case.append(run, 1, Text("a"))
@@ -164,7 +164,7 @@ async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) -> None:
-    """At once, while its old owner lives. That one writes to it no more, and can give up only what it owns."""
+    """At once, while its old owner is alive. That one can no longer write to it. A node gives up only its own runs."""
     run, kept = await case.start("r", session=None), await case.start("r2", session=None)
     await case.append(run, 1, Text("a"))
     await case.alive("k2")
@@ -179,7 +179,7 @@ async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) 
 
 @CHECKS.add
 async def running_runs_on_other_nodes_are_counted(case: Case) -> None:
-    """In all, and of an owner; neither those of this node, nor those that have settled."""
+    """Of all owners and of one; without the runs of this node, and without settled ones."""
     mine, theirs = await case.start("r1", session=None), await case.start("r2", session=None)
     await case.store.create_run(replace(case.record("r3", None), owner=case.id("other")))
     await case.settle(await case.start("r4", session=None))
@@ -195,15 +195,15 @@ async def running_runs_on_other_nodes_are_counted(case: Case) -> None:
 
 @CHECKS.add
 async def runs_that_are_not_stored_count_as_their_node_has_told(case: Case) -> None:
-    """Only the node itself knows of them. A fenced node has none."""
+    """Only the node itself can count them. A fenced node has none."""
     one, two = await case.alive("k1"), await case.alive("k2")
     counts = {UNSTORED: 5, f"{UNSTORED} {case.owner}": 3}
     before = await case.store.running_elsewhere(case.owner, two.id)
     await case.store.renew(one.id, LONG, NodeDetails(counts=counts))
-    told, own = [await case.store.running_elsewhere(case.owner, id) for id in (two.id, one.id)]
+    counted, own = [await case.store.running_elsewhere(case.owner, id) for id in (two.id, one.id)]
     await case.store.release(one.id)
 
-    assert (before.runs + 5, before.of_owner + 3) == told
+    assert (before.runs + 5, before.of_owner + 3) == counted
     assert before == own
     assert before == await case.store.running_elsewhere(case.owner, two.id)
 
@@ -232,7 +232,7 @@ async def of_many_starts_at_once_as_many_are_taken_as_there_are(case: Case) -> N
 
 @CHECKS.add
 async def whether_a_run_waits_for_a_person_is_known_to_every_node(case: Case) -> None:
-    """For as long as its owner is the same: the next one notes it anew."""
+    """As long as its owner is the same: the next owner records it again."""
     run = await case.start("r1", session=None)
     await case.store.note_waiting(run.id, run.epoch + 1, waits=True)
     stale = await case.store.get_run(run.id)
@@ -266,7 +266,7 @@ async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
 
 @CHECKS.add
 async def what_a_dead_node_left_is_found_after_a_restart(case: Case) -> None:
-    """Its log is there, and its runs can be taken over and settled."""
+    """Its logs are stored, and its runs can be taken over and settled."""
     await case.session()
     run = await case.start("r", case.user("a"))
     await case.append(run, 1, Text("a"))
@@ -285,7 +285,7 @@ async def what_a_dead_node_left_is_found_after_a_restart(case: Case) -> None:
 
 @CHECKS.add
 async def one_node_holds_a_piece_of_work(case: Case) -> None:
-    """Until it lets go. Repeating either changes nothing."""
+    """Until it releases it. Repeating either call changes nothing."""
     one, two = await case.alive("k1"), await case.alive("k2")
 
     for _ in range(2):
@@ -313,7 +313,7 @@ async def what_a_fenced_node_held_can_be_taken(case: Case) -> None:
 
 @CHECKS.add
 async def what_is_left_over_is_found_without_its_holder(case: Case) -> None:
-    """What a living node has is not in the list, and it has a holder. What a fenced one had is, and has none."""
+    """Work of a live node is not in the list, and has a holder. Work of a fenced one is, and has none."""
     one, two = await case.alive("k1"), await case.alive("k2")
     kind = case.id("kind")
     for id, keeper in (("a", one.id), ("b", one.id), ("c", two.id)):

@@ -64,7 +64,7 @@ async def a_run_that_may_queue_starts_at_once_where_nothing_is_busy(case: Case) 
 
 @CHECKS.add
 async def a_run_that_interrupts_passes_the_queue(case: Case) -> None:
-    """The engine has stopped the running one; the queue goes on after the one that interrupted."""
+    """The engine has stopped the running one; the queue continues after the one that interrupted."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     await case.start("r2", case.user("b"), if_busy="queue")
@@ -77,7 +77,7 @@ async def a_run_that_interrupts_passes_the_queue(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_that_interrupts_waits_for_a_running_one_ahead_of_the_queue(case: Case) -> None:
-    """Another node has the running one, and starts the next. Those that interrupt keep their order."""
+    """Another node has the running one, and starts the next. Interrupting runs keep their order."""
     await case.session()
     running = await case.start("r0", case.user("m0"))
     await case.start("r1", case.user("m1"), if_busy="queue")
@@ -117,7 +117,7 @@ async def a_run_that_interrupts_is_started_by_another_node_if_its_own_has_ended(
 
 @CHECKS.add
 async def queue_numbers_are_never_used_twice(case: Case) -> None:
-    """Whether a run was dropped, has started, or the store was closed in between."""
+    """Even if a run was dropped or started, or the store was closed in between."""
     await case.session()
     running = await case.start("r1", case.user("m1"))
     two, three = [await case.start(f"r{n}", case.user(f"m{n}"), if_busy="queue") for n in (2, 3)]
@@ -174,7 +174,7 @@ async def queued_runs_start_in_their_order(case: Case) -> None:
 
 @CHECKS.add
 async def a_queued_edit_remembers_where_it_belongs(case: Case) -> None:
-    """After the message that it named, or at the very beginning, however far the session has moved on."""
+    """After the message that it named, or at the very beginning, even if the session has new messages meanwhile."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     await case.start("r2", case.user("b"), parent=case.id("a"), if_busy="queue")
@@ -190,7 +190,7 @@ async def a_queued_edit_remembers_where_it_belongs(case: Case) -> None:
 
 @CHECKS.add
 async def nothing_is_promoted_into_a_busy_or_empty_session(case: Case) -> None:
-    """Asking twice starts no second run."""
+    """A repeated call starts no second run."""
     await case.session()
     start = case.store.start_queued
     assert await start(case.id("s"), keeper="k", now=7.0) is None
@@ -209,7 +209,7 @@ async def nothing_is_promoted_into_a_busy_or_empty_session(case: Case) -> None:
 
 @CHECKS.add
 async def a_queued_run_can_say_something_else(case: Case) -> None:
-    """Until it starts. Saying the same again changes nothing."""
+    """Until it starts. The same input again changes nothing."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     queued = await case.start("r2", case.user("b"), if_busy="queue")

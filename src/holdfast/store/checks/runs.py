@@ -77,7 +77,7 @@ async def input_is_added_after_the_head_and_becomes_the_head(case: Case) -> None
 
 @CHECKS.add
 async def an_edit_adds_a_sibling_and_moves_the_head_there(case: Case) -> None:
-    """`parent` names an older message, and what was said after it is kept."""
+    """`parent` names an older message, and the messages after it are kept."""
     await case.session()
     first = await case.start("r1", case.user("a"))
     await case.settle(first, message=case.answer(first))
@@ -139,7 +139,7 @@ async def an_unknown_parent_is_refused_and_nothing_is_written(case: Case) -> Non
 
 @CHECKS.add
 async def a_caller_who_saw_another_head_is_refused(case: Case) -> None:
-    """`expect_head` is the head, or HEAD for whatever it is; None is that of an empty session."""
+    """`expect_head` is the id of the head, or HEAD for any; None is that of an empty session."""
     await case.session()
     await case.settle(await case.start("r1", case.user("a"), expect_head=None))
     before = await case.everything()
@@ -154,7 +154,7 @@ async def a_caller_who_saw_another_head_is_refused(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_in_a_session_that_is_not_there_is_refused(case: Case) -> None:
-    """Nothing is left of it, its idempotency key included."""
+    """Nothing is stored, not even its idempotency key."""
     await raised(SessionNotFound, case.start("r1", case.user("a"), idempotency=case.key("k")))
 
     assert await case.store.get_run(case.id("r1")) is None
@@ -163,7 +163,7 @@ async def a_run_in_a_session_that_is_not_there_is_refused(case: Case) -> None:
 
 @CHECKS.add
 async def a_message_id_stands_for_one_message_of_its_session(case: Case) -> None:
-    """A second message with the id of a first, or of one that waits, would change what was said."""
+    """A message with the id of another one, or of a queued one, would replace it."""
     await case.session()
     await case.start("r1", case.user("a"))
     await case.start("r2", case.user("b"), if_busy="queue")
@@ -177,7 +177,7 @@ async def a_message_id_stands_for_one_message_of_its_session(case: Case) -> None
 
 @CHECKS.add
 async def a_title_comes_from_the_first_user_message(case: Case) -> None:
-    """Of parts only the text counts; a title that is there stays."""
+    """Of parts only the text counts; an existing title stays."""
     await case.session("empty")
     await case.session("named", title="mine")
     parts = [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "What\nis this?"}]
@@ -197,7 +197,7 @@ async def a_title_comes_from_the_first_user_message(case: Case) -> None:
 
 @CHECKS.add
 async def an_idempotency_key_starts_one_run(case: Case) -> None:
-    """The same key gives the record that it made, even under another id, and adds nothing; also after a restart."""
+    """A repeated key returns the first record, even with another id, and adds nothing; also after a restart."""
     await case.session()
     run = await case.start("r1", case.user("a"), idempotency=case.key("k"))
     before = await case.everything()
@@ -223,7 +223,7 @@ async def an_idempotency_key_belongs_to_its_owner_and_its_request(case: Case) ->
 
 @CHECKS.add
 async def a_refused_start_leaves_no_key(case: Case) -> None:
-    """Tried again when the session is free, the same request starts a run."""
+    """A retry of the same request, when the session is free, starts a run."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     await raised(SessionBusy, case.start("r2", case.user("b"), idempotency=case.key("k")))
@@ -235,7 +235,7 @@ async def a_refused_start_leaves_no_key(case: Case) -> None:
 
 @CHECKS.add
 async def a_start_that_is_repeated_changes_nothing(case: Case) -> None:
-    """The caller may not know whether it happened. A queued run, and one that has settled, are returned as they are."""
+    """The caller may not know whether it took effect. A queued or settled run is returned unchanged."""
     await case.session()
     running = await case.start("r1", case.user("a"))
     queued = await case.start("r2", case.user("b"), if_busy="queue")
@@ -273,7 +273,7 @@ async def a_settlement_is_the_last_event_and_on_the_record(case: Case) -> None:
 
 @CHECKS.add
 async def the_first_settlement_stands(case: Case) -> None:
-    """Compare-and-set: a later caller gets the ending that is stored, and changes nothing."""
+    """Compare-and-set: a later caller gets the stored settlement, and changes nothing."""
     await case.session()
     run = await case.start("r", case.user("a"))
     first = Stopped(text="hi", by="user")
@@ -292,13 +292,13 @@ async def of_many_settlements_at_once_one_stands(case: Case) -> None:
     await case.session()
     run = await case.start("r", case.user("a"))
     endings = [Stopped(text=str(n), by="user") for n in range(50)]
-    told = await asyncio.gather(*(case.settle(run, ending, message=case.answer(run)) for ending in endings))
+    standing = await asyncio.gather(*(case.settle(run, ending, message=case.answer(run)) for ending in endings))
 
-    assert told[0] in endings
-    assert [told[0]] * 50 == told
+    assert standing[0] in endings
+    assert [standing[0]] * 50 == standing
     (settled,) = await case.store.read_log(run.id, 0)
     assert isinstance(settled, Settled)
-    assert told[0] == settled.settlement
+    assert standing[0] == settled.settlement
     assert 2 == len(await case.store.messages(case.id("s")))
 
 
@@ -318,7 +318,7 @@ async def another_epoch_cannot_settle(case: Case) -> None:
 
 @CHECKS.add
 async def a_settlement_comes_right_after_the_last_event(case: Case) -> None:
-    """Any other number would leave a gap or write over what was seen: the error says where the log ends."""
+    """Any other number would leave a gap or overwrite an event: the error has the end of the log."""
     run = await case.start("r", session=None)
     await case.append(run, 1, Text("a"))
 
@@ -329,7 +329,7 @@ async def a_settlement_comes_right_after_the_last_event(case: Case) -> None:
 
 @CHECKS.add
 async def an_answer_follows_what_it_answers(case: Case) -> None:
-    """It becomes the head only if nobody has moved the head in the meantime."""
+    """It becomes the head only if the head has not moved in the meantime."""
     await case.session()
     first = await case.start("r1", case.user("a"))
     await case.settle(first, message=case.answer(first))

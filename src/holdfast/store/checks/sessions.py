@@ -21,7 +21,7 @@ CHECKS = Checks()
 
 @CHECKS.add
 async def a_session_is_kept_as_it_was_given(case: Case) -> None:
-    """And adding it again changes nothing, whatever became of it."""
+    """Adding it again changes nothing, even if it was changed since."""
     given = Session(
         id=case.id("s"),
         owner=case.owner,
@@ -44,7 +44,7 @@ async def a_session_is_kept_as_it_was_given(case: Case) -> None:
 
 @CHECKS.add
 async def the_id_of_a_session_is_no_key_to_it(case: Case) -> None:
-    """For another owner a session that exists looks like one that does not."""
+    """For another owner an existing session looks like a missing one."""
     await case.session()
     foreign = Session(id=case.id("s"), owner=case.id("stranger"))
 
@@ -55,7 +55,7 @@ async def the_id_of_a_session_is_no_key_to_it(case: Case) -> None:
 
 @CHECKS.add
 async def an_opened_session_is_of_one_moment(case: Case) -> None:
-    """Whatever its view lacks is in the feed after `feed_end`: while a run runs, and after its end."""
+    """Changes that are not in it are in the feed after `feed_end`: while a run runs, and after its end."""
     await case.session()
     run = await case.start("r1", case.user("a"))
     queued = await case.start("r2", case.user("b"), if_busy="queue")
@@ -76,7 +76,7 @@ async def an_opened_session_is_of_one_moment(case: Case) -> None:
 
 @CHECKS.add
 async def a_session_can_be_changed(case: Case) -> None:
-    """Field by field; what is the same already is no change."""
+    """Field by field; an equal value is no change."""
     await case.session(updated_at=1.0)
     run = await case.start("r", case.user("a"))
     await case.settle(run, message=case.answer(run))
@@ -97,7 +97,7 @@ async def a_session_can_be_changed(case: Case) -> None:
 
 @CHECKS.add
 async def a_change_that_makes_no_sense_is_refused(case: Case) -> None:
-    """A head that is no message of the session, and what is not the caller's to change."""
+    """A head that is not a message of the session, and fields that callers cannot change."""
     await case.session()
     before = await case.everything()
 
@@ -109,7 +109,7 @@ async def a_change_that_makes_no_sense_is_refused(case: Case) -> None:
 
 @CHECKS.add
 async def a_copied_session_has_its_messages(case: Case) -> None:
-    """As they are; the last is the head. Copying again changes nothing."""
+    """Unchanged; the last is the head. Copying again changes nothing."""
     messages = [case.user("a"), replace(case.user("b"), parent_id=case.id("a"))]
     given = Session(id=case.id("s"), owner=case.owner, title="copy", updated_at=3.0)
     copied = await case.store.copy_session(given, messages)
@@ -124,7 +124,7 @@ async def a_copied_session_has_its_messages(case: Case) -> None:
 
 @CHECKS.add
 async def a_long_session_is_copied_and_answered(case: Case) -> None:
-    """Thousands of messages at once, as an import has them, and as a request can bring them."""
+    """Thousands of messages at once, as in an import or a request."""
     messages = [case.user(f"m{n}", f"It speaks of thing{n}.") for n in range(6000)]
     await case.store.copy_session(Session(id=case.id("s"), owner=case.owner), messages)
     await case.start("r", *(case.user(f"q{n}", f"And of word{n}.") for n in range(3000)))
@@ -140,7 +140,7 @@ async def a_long_session_is_copied_and_answered(case: Case) -> None:
 
 @CHECKS.add
 async def sessions_can_share_message_ids(case: Case) -> None:
-    """A fork may keep the ids of what it copied."""
+    """A fork may keep the ids of the copied messages."""
     await case.session()
     await case.start("r", case.user("a", "original"))
     await case.store.copy_session(Session(id=case.id("fork"), owner=case.owner), [case.user("a", "fork")])
@@ -151,7 +151,7 @@ async def sessions_can_share_message_ids(case: Case) -> None:
 
 @CHECKS.add
 async def a_deleted_session_leaves_nothing(case: Case) -> None:
-    """No message, run, log, feed, key or word of it; and a run that was going on cannot write any more."""
+    """No message, run, log, feed, key or word of it; and a running run of it can no longer write."""
     await case.session()
     run = await case.start("r1", case.user("a", "findable"), idempotency=case.key("k1"))
     queued = await case.start("r2", case.user("b"), if_busy="queue", idempotency=case.key("k2"))
@@ -176,7 +176,7 @@ async def a_deleted_session_leaves_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def a_deleted_run_leaves_nothing(case: Case) -> None:
-    """No record, log or key of it; whatever has not settled, or belongs to a session, stays."""
+    """No record, log or key of it. Unsettled runs, and runs of sessions, stay."""
     await case.session()
     alone = await case.start("alone", session=None, idempotency=case.key("k"))
     other = await case.start("other", session=None)
@@ -265,7 +265,7 @@ async def what_happens_in_a_session_moves_it_up(case: Case) -> None:
 
 @CHECKS.add
 async def pages_of_sessions_show_each_once(case: Case) -> None:
-    """Even if many were changed at the same moment, with a query and without."""
+    """Even if many were changed at the same time, with a query and without."""
     for n in range(23):
         await case.session(f"{n:02}", title="same words", updated_at=float(n % 2), pinned=n % 5 == 0)
     whole = await case.store.list_sessions(case.owner, limit=100)
@@ -288,7 +288,7 @@ async def pages_of_sessions_show_each_once(case: Case) -> None:
 
 @CHECKS.add
 async def a_search_finds_beginnings_of_words_in_titles_and_messages(case: Case) -> None:
-    """Whatever their case and accents, and wherever in the session each word stands."""
+    """Independent of case and accents, and of the place of each word in the session."""
     await case.session("s", title="Über die Brücke")
     run = await case.start("r", case.user("a", "Tell me about snake_case and C++"))
     await case.settle(run, message=case.answer(run, "Programming, 东京 and straße"))
@@ -305,7 +305,7 @@ async def a_search_finds_beginnings_of_words_in_titles_and_messages(case: Case) 
 
 @CHECKS.add
 async def a_search_finds_parts_and_new_titles_only(case: Case) -> None:
-    """A title that was changed is not found any more under its old words."""
+    """A changed title is no longer found by its old words."""
     await case.session("s", title="before")
     await case.start("r", case.user("a", [{"type": "text", "text": "inparts"}, {"type": "image_url", "text": None}]))
     await case.store.update_session(case.id("s"), {"title": "after"}, 2.0)
@@ -319,7 +319,7 @@ async def a_search_finds_parts_and_new_titles_only(case: Case) -> None:
 
 @CHECKS.add
 async def no_query_is_an_error(case: Case) -> None:
-    """A search box takes whatever is typed into it. Signs alone look for nothing, and so find all."""
+    """A search box accepts any text. A query of punctuation only has no words, and so finds all."""
     await case.session("s", title="plain")
     signs = list("\"'*()[]{}<>^-+|&:%_\\\x00\ud800🙂")
     syntax = ["a AND", "OR", "a* OR b", "NEAR(", "NEAR(a, b)", "title:x", '"a', '""a"', "((a", "-a", "^a", "{a}:b"]
@@ -331,7 +331,7 @@ async def no_query_is_an_error(case: Case) -> None:
 
 @CHECKS.add
 async def only_chats_are_listed_and_found(case: Case) -> None:
-    """A session of another kind belongs to a feature, which knows its id; all else works in it as in a chat."""
+    """A session of another kind belongs to a feature, which has its id. Otherwise it works like a chat."""
     await case.session("chat", title="words")
     pane = await case.session("pane", title="words", kind="pane")
     run = await case.start("r", case.user("a", "words"), session="pane")
@@ -349,7 +349,7 @@ async def only_chats_are_listed_and_found(case: Case) -> None:
 
 @CHECKS.add
 async def a_search_names_the_message_and_the_sentence(case: Case) -> None:
-    """A chat may have a thousand messages: the search says which one it found."""
+    """A chat may have a thousand messages: the search returns the one that matches."""
     await case.session()
     run = await case.start(
         "r", case.user("a", "Tides. The moon pulls at the sea. And the sun?"), case.user("b", "moonlight")
@@ -375,7 +375,7 @@ async def a_search_names_the_message_and_the_sentence(case: Case) -> None:
 
 @CHECKS.add
 async def a_search_that_finds_no_message_names_none(case: Case) -> None:
-    """The title alone has the word, or there is no word to look for."""
+    """Only the title has the word, or the query has no word."""
     await case.session(title="harbour")
     await case.start("r", case.user("a", "The tide."))
 

@@ -1,4 +1,4 @@
-"""What runs use: budgets that are shared out, and charges that count once."""
+"""Usage: budgets that are shared out, and charges that count once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _charge(case: Case, name: str) -> Charge:
 
 @CHECKS.add
 async def all_that_runs_hold_is_never_more_than_their_budget(case: Case) -> None:
-    """Many draw at once: what they get together is the budget at most, and all of it can be had."""
+    """Many draw at once: together they get at most the budget, and all of it can be used."""
     await case.alive("keeper")
     cap, held = _cap(case, tokens=1000), 0
     for _ in range(40):
@@ -43,7 +43,7 @@ async def all_that_runs_hold_is_never_more_than_their_budget(case: Case) -> None
 
 @CHECKS.add
 async def what_a_settled_run_has_used_counts_once(case: Case) -> None:
-    """The settlement replaces what the run held; a repeated one adds nothing; neither does folding."""
+    """The settlement replaces the amount that the run held. Neither a repeated one nor folding adds anything."""
     await case.alive("keeper")
     run = await case.store.create_run(case.record("counted", None, created_at=NOW))
     cap = _cap(case, tokens=1000)
@@ -90,7 +90,7 @@ async def a_budget_is_that_of_the_owner_the_key_or_the_group(case: Case) -> None
 
 @CHECKS.add
 async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
-    """Runs at once, and requests in a minute; a dropped charge counts for neither."""
+    """Concurrent runs, and requests per minute; a dropped charge counts for neither."""
     await case.alive("keeper")
     cap = _cap(case, runs=2, requests=3)
 
@@ -113,17 +113,17 @@ async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
 
 @CHECKS.add
 async def a_run_of_the_day_before_still_counts_as_running(case: Case) -> None:
-    """Runs at once and requests in a minute know no midnight; tokens count for the day on which their run began."""
+    """Concurrent runs and requests per minute do not depend on the day; tokens count for the day of the start."""
     await case.alive("keeper")
     midnight = (DAY + 1) * 86400.0
     payer = Payer("", case.id("key"), (case.id("group"),))
     before = replace(_charge(case, "before"), started_at=midnight - 10.0, payer=payer, output_tokens=70)
     await case.store.draw([Draw(charge=before, caps=())], midnight - 10.0)
-    whose = (("owner", case.owner), ("key", case.id("key")), ("group", case.id("group")))
+    payers = (("owner", case.owner), ("key", case.id("key")), ("group", case.id("group")))
 
     async def looks(at: float, **limits: int) -> list[tuple[str | None, int | None]]:
         charge = replace(_charge(case, "after"), started_at=at)
-        caps = [Cap(of=of, id=id, since=DAY + 1, ends_at=0, tokens=100, **limits) for of, id in whose]  # type: ignore[arg-type]
+        caps = [Cap(of=of, id=id, since=DAY + 1, ends_at=0, tokens=100, **limits) for of, id in payers]  # type: ignore[arg-type]
         draws = [Draw(charge=charge, caps=(cap,), opens=True, looks=True) for cap in caps]
         return [(result.refused, result.left_tokens) for result in await case.store.draw(draws, at)]
 
@@ -170,5 +170,5 @@ async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def the_size_of_what_an_owner_has_is_known(case: Case) -> None:
-    """Messages count; an owner without any has nothing."""
+    """Messages count; it is 0 for an owner without any."""
     assert 0 == await case.store.stored_bytes(case.id("nobody"))

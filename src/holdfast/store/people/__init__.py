@@ -1,1 +1,1 @@
-"""What a store keeps about people: the audit log, and all that one owner has."""
+"""The data of a store about people: the audit log, and all data of one owner."""

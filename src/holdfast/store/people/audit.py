@@ -10,21 +10,21 @@ import msgspec
 from msgspec.structs import replace
 
 AuditResult = Literal["begun", "done", "refused", "failed"]
-"""`begun` is written before a change takes effect; one of the others follows when it is known how it ended."""
+"""`begun` is written before a change takes effect; one of the others follows when the result is known."""
 TRIMMED = "audit.trim"
-"""The action of the entry that names the last entry that was deleted because of its age."""
+"""The action of the entry about a deletion of old entries. Its details name the last deleted one."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry: who did what to what, from where, with which result. Ids only: no names, contents or secrets.
+    """One entry: actor, action, target, address and result. Ids only: no names, contents or secrets.
 
-    Defaults are left out of what is stored, so that a new field does not change the digests of older entries.
+    Defaults are not stored, so that a new field does not change the digests of older entries.
     """
 
     id: str
     at: float
     action: str
-    """What was done, such as `key.revoke`."""
+    """The action, such as `key.revoke`."""
     result: AuditResult
     actor: str = ""
     """The id of the person, or the owner of a service's key; empty for a caller that is not known."""
@@ -34,11 +34,11 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the key, or the beginning of the id of the sign-in."""
     address: str = ""
     target: str = ""
-    """The id of what it was done to."""
+    """The id of the changed object."""
     code: str = ""
-    """Why it was refused or has failed: the code of the error."""
+    """The code of the error, if the action was refused or failed."""
     of: str = ""
-    """The id of the entry that says `begun`."""
+    """The id of the `begun` entry of the same action."""
     details: dict[str, str] = {}
     n: int = 0
     """From 1, without gaps. The store sets it."""
@@ -47,7 +47,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are read. Fields that are None leave nothing out."""
+    """A filter of entries. A field that is None matches all."""
 
     actor: str | None = None
     action: str | None = None
@@ -57,7 +57,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
     def has(self, entry: AuditEntry) -> bool:
-        """Return whether an entry is among those that are wanted."""
+        """Return whether an entry matches."""
         return (
             self.actor in (None, entry.actor)
             and self.action in (None, entry.action)
@@ -75,7 +75,7 @@ class AuditLog(Protocol):
         ...
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> Sequence[AuditEntry]:
         """Return entries: those with numbers above `after`, oldest first; with `before`, those below, newest first."""
         ...
@@ -138,9 +138,9 @@ class ChainCheck:
             self.problem = f"Entry {entry.n} was changed, or the one before it."
 
     def end(self, newest: tuple[int, str]) -> str:
-        """Return what is wrong, after all entries up to `newest`; empty if nothing is.
+        """Return the problem of the log, after all entries up to `newest` were checked; empty if there is none.
 
-        Old entries may only be missing if an entry says that they were deleted.
+        Old entries may be missing only if an entry records their deletion.
         """
         if not self.problem and self._first is not None and self._first.n > self._trimmed + 1:
             self.problem = f"Entries {self._trimmed + 1} to {self._first.n - 1} are missing."
@@ -167,10 +167,10 @@ class MemoryAudit:
         return added
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[AuditEntry]:
         """Return entries."""
-        found: Sequence[AuditEntry] = [it for it in self._audit.values() if wanted.has(it) and it.n > after]
+        found: Sequence[AuditEntry] = [it for it in self._audit.values() if filter.has(it) and it.n > after]
         if before is not None:
             found = [entry for entry in reversed(found) if entry.n < before]
         return list(found[:limit])

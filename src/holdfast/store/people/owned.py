@@ -1,4 +1,4 @@
-"""What one owner has in a store, of every kind: to export it, to delete it, and to let old sessions go."""
+"""All data of one owner in a store: to export it, to delete it, and to delete old sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class OwnedStore(Protocol):
-    """The methods of a store that reach all that one owner has, whichever feature has made it."""
+    """The methods of a store for all data of one owner, of every feature."""
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
         """Return the ids of an owner's sessions of every kind, in their order; `after` is the last one seen."""
@@ -18,7 +18,7 @@ class OwnedStore(Protocol):
     ) -> list[tuple[str, str]]:
         """Return id and owner of chats that are not pinned and have not changed since a time, the oldest first.
 
-        `of` are their owners; None for all, besides some.
+        `of` are their owners; None for all but those in `besides`.
         """
         ...
 
@@ -27,19 +27,19 @@ class OwnedStore(Protocol):
         ...
 
     async def delete_usage_of(self, owner: str) -> int:
-        """Delete what an owner has used, by key, model and day. Sums of groups stay. Returns how many rows it had."""
+        """Delete the usage of an owner, by key, model and day. Sums of groups stay. Returns the number of rows."""
         ...
 
     async def forget_words(self, *, begin: bool) -> bool:
-        """Remove the words of deleted sessions from the search index, some of it in each call; False at the end.
+        """Remove the words of deleted sessions from the search index, a part in each call; False at the end.
 
-        `begin` starts it. An index may keep words of what was deleted until it is reorganised.
+        `begin` starts it. An index may keep words of deleted messages until it is reorganised.
         """
         ...
 
     async def forget_keys(self, account: str) -> int:
-        """Remove all that revoked keys say about a person: name, owner, account, limits. Their digests stay.
+        """Remove the data about a person from revoked keys: name, owner, account, limits. Returns the number of keys.
 
-        So no one can add such a key a second time. Returns how many there were.
+        The digests stay, so that such a key cannot be added a second time.
         """
         ...

@@ -11,7 +11,7 @@ from asyncpg import Connection, UniqueViolationError
 
 from ...errors import StoreUnavailable
 from .. import Append, LogEnd
-from ..hints import Hear
+from ..nodes import OnHint
 from ..place import without_password
 from ..records import NodeDetails, NodeRecord, WalPosition
 from ..rows import Steps
@@ -40,20 +40,20 @@ class PostgresStore(RowStore):
     """
 
     def __init__(self, url: str) -> None:
-        """Make or migrate the schema. The connections are opened when they are needed, by the loop that needs them."""
+        """Create or migrate the schema. Connections are opened when needed, by the event loop that needs them."""
         self._url = url
         self._calls: PostgresPool | None = None
         self._leases: PostgresPool | None = None
         self._listener: HintListener | None = None
         self._wal = WalReader()
         self._closed = False
-        postgres_steps(), queries("postgres")  # read here: the loop must not wait for a disk
-        with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+        postgres_steps(), queries("postgres")  # read now: the event loop must not wait for the disk
+        with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this thread
             thread.submit(asyncio.run, prepare_schema(url)).result()
 
     @property
     def place(self) -> str:
-        """Where the database is, without a password."""
+        """The address of the database, without a password."""
         return without_password(self._url)
 
     # transactions
@@ -86,10 +86,10 @@ class PostgresStore(RowStore):
         if self._closed:
             raise StoreUnavailable("The store is closed.")
 
-    # what has a way of its own
+    # methods that are faster on PostgreSQL than by the shared transactions
 
     async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
-        """Add events to logs: in one round trip, unless some of them are there already, or some are missing."""
+        """Add events to logs: in one round trip, unless some are already stored, or events before them are missing."""
         if not entries:
             return []
         ends = await self._connections().call(lambda connection: _append(connection, keeper, entries))
@@ -100,9 +100,9 @@ class PostgresStore(RowStore):
         self._refuse_if_closed()
         if self._leases is None:
             self._leases = PostgresPool(self._url, 1)
-        told = details or NodeDetails()
+        reported = details or NodeDetails()
         return await self._leases.call(
-            lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(keeper, seconds, told))
+            lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(keeper, seconds, reported))
         )
 
     async def read_wal(self) -> WalPosition:
@@ -120,20 +120,20 @@ class PostgresStore(RowStore):
 
         await self._connections().call(send)
 
-    def listen(self, keeper: str, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with each hint for a node."""
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+        """Call `on_hint` with each hint for a node."""
         self._refuse_if_closed()
         if self._listener is None:
             self._listener = HintListener(self._url)
-        return self._listener.listen(keeper, hear)
+        return self._listener.listen(keeper, on_hint)
 
     async def close(self) -> None:
-        """Finish the calls that are under way, and close the connections."""
+        """Finish the calls in progress, and close the connections."""
         self._closed = True
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Close the connections, which belong to the loop that has used them. The next call opens new ones."""
+        """Close the connections, which belong to the event loop that opened them. The next call opens new ones."""
         parts = (self._listener, self._calls, self._leases)
         self._listener = self._calls = self._leases = None
         for part in parts:
@@ -154,7 +154,7 @@ async def _transact(connection: Connection, begin: str, steps: Callable[[], Step
 
 
 async def _append(connection: Connection, keeper: str, entries: Sequence[Append]) -> list[LogEnd] | None:
-    """Add events that go on where their logs end; None if some do not, and nothing was added."""
+    """Add events that continue their logs directly. If some do not, add nothing and return None."""
     rows = [(at, row) for at, entry in enumerate(entries) for row in rows_of(0, entry.first, entry)]
     values = {
         "keeper": keeper,
@@ -168,7 +168,7 @@ async def _append(connection: Connection, keeper: str, entries: Sequence[Append]
     try:
         (answer,) = await queried(connection, statement("append_rows"), values)
     except UniqueViolationError:
-        return None  # the same append is under way on another connection
+        return None  # the same append is in progress on another connection
     if not answer["is_standing"]:
         return ["fenced" for _ in entries]
     if not answer["fits"] or len({at for at, _ in rows}) < len(entries):

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, a limited number, and what its errors mean for a caller."""
+"""A limited number of connections to PostgreSQL, and its errors as errors of the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from asyncpg import Connection
 from ...errors import StoreUnavailable
 
 _STATEMENT_SECONDS = 5.0
-_ANSWER_SECONDS = 8.0  # for all of a transaction: a server that is silent is given up
+_ANSWER_SECONDS = 8.0  # timeout of a transaction: then the server counts as unreachable
 _CONNECT_SECONDS = 5.0
-_WAIT_SECONDS = 10.0  # for a connection that another caller has
-_TRIES = 8  # of a transaction that met another one
-_STATEMENTS = 400  # prepared statements of a connection
+_WAIT_SECONDS = 10.0  # timeout of waiting for a connection that another caller uses
+_TRIES = 8  # of a transaction that conflicts with another one
+_STATEMENTS = 400  # maximum number of prepared statements of a connection
 
 _FLUSH_COMMITS = (
     "SELECT set_config('synchronous_commit', 'on', FALSE) WHERE current_setting('synchronous_commit') = 'off'"
@@ -33,7 +33,7 @@ _MET_ANOTHER = (
     asyncpg.InvalidCachedStatementError,  # a newer version has changed the tables: asyncpg prepares it again
     asyncpg.SerializationError,
 )
-"""Another transaction was faster. Repeated, this one sees what that one has done."""
+"""Errors of a conflict with another transaction. A retry sees the changes of that one."""
 
 DRIVER_ERRORS = (
     asyncpg.PostgresError,
@@ -43,11 +43,11 @@ DRIVER_ERRORS = (
     TimeoutError,
     EOFError,
 )
-"""What a broken connection, a dead server or a refused statement raises."""
+"""Errors of a broken connection, a dead server or a refused statement."""
 
 
 def unreachable(error: BaseException) -> StoreUnavailable:
-    """Return what to say if PostgreSQL has failed. A statement's values, and the password, are not in it."""
+    """Return the error for a failure of PostgreSQL, without the values of statements and without the password."""
     code = getattr(error, "sqlstate", None)
     reason = str(getattr(error, "message", None) or error).partition("\n")[0] or type(error).__name__
     named = f"{type(error).__name__} {code}" if code else type(error).__name__
@@ -61,7 +61,7 @@ _BAD_URL = "The URL of the PostgreSQL store is not valid. In a password write / 
 
 
 async def connect_to_postgres(url: str, *, statement_seconds: float = _STATEMENT_SECONDS) -> Connection:
-    """Open a connection. Commits are flushed, even if the server's default is another."""
+    """Open a connection. Commits are flushed to the disk, whatever the server's default is."""
     try:
         connection = await asyncpg.connect(
             url,
@@ -76,7 +76,7 @@ async def connect_to_postgres(url: str, *, statement_seconds: float = _STATEMENT
     except asyncpg.InterfaceError:
         raise  # some of these are ValueErrors too
     except ValueError:
-        raise StoreUnavailable(_BAD_URL) from None  # its message has a part of the URL, and perhaps of the password
+        raise StoreUnavailable(_BAD_URL) from None  # its message has a part of the URL, perhaps of the password
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await connection.execute(_FLUSH_COMMITS)
@@ -87,9 +87,9 @@ async def connect_to_postgres(url: str, *, statement_seconds: float = _STATEMENT
 
 
 class PostgresPool:
-    """At most `most` connections, opened when they are needed. One on which something failed is not used again.
+    """At most `most` connections, opened when they are needed. A connection is not reused after an error.
 
-    A call is done even if its caller stops waiting.
+    A call is completed even if its caller is cancelled.
     """
 
     def __init__(self, url: str, most: int) -> None:
@@ -99,7 +99,7 @@ class PostgresPool:
         self._calls: set[asyncio.Task[object]] = set()
 
     async def call(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something with a connection. If another transaction was faster, do it again."""
+        """Run `work` with a connection. After a conflict with another transaction, retry it."""
         call: asyncio.Task[T] = asyncio.create_task(self._repeated(work))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -115,7 +115,7 @@ class PostgresPool:
                     raise unreachable(error) from error
                 await asyncio.sleep(random.uniform(0, 0.01 * tried))
             except asyncpg.DataError:
-                raise  # a value that no database could take
+                raise  # an invalid value, which a retry would not change
             except DRIVER_ERRORS as error:
                 raise unreachable(error) from error
         raise AssertionError("not reached")
@@ -137,7 +137,7 @@ class PostgresPool:
             except DRIVER_ERRORS:
                 raise
             except Exception:
-                is_sound = not connection.is_in_transaction()  # a refusal of ours, after a rollback
+                is_sound = not connection.is_in_transaction()  # an error of our own code, after a rollback
                 raise
             finally:
                 if is_sound and not connection.is_closed():
@@ -155,7 +155,7 @@ class PostgresPool:
         return None
 
     async def close(self) -> None:
-        """Finish the calls that are under way, and close all connections."""
+        """Finish the calls in progress, and close all connections."""
         while self._calls:
             await asyncio.wait(self._calls)
         for connection in self._idle:

@@ -1,6 +1,6 @@
 """Runs the transactions of `store/rows` on a connection to PostgreSQL, in few round trips.
 
-Writes return no rows. So they are kept, and sent as one statement before the next read, or at the end.
+Writes return no rows. So they are collected, and sent as one statement before the next read, or at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIALECT = Dialect(
     sought="'{}'".format,
     sought_beginning="'{}':*".format,
 )
-"""Lists are arrays, search expressions are those of tsquery. Words have no character that it would read as its own."""
+"""Lists are arrays, search expressions are those of tsquery. Words contain no character that is special in tsquery."""
 
 READING = NodesReading(DIALECT)
 WRITING = Writing(DIALECT)
@@ -33,7 +33,7 @@ WRITING = Writing(DIALECT)
 _VALUE = re.compile(r"(?<!:):([a-z_]\w*)|\?")
 _CLOCK = "date_part('epoch', statement_timestamp())"  # the time of the database: the same for every node
 _WRITE = re.compile(r"(INSERT INTO|UPDATE|DELETE FROM) (\w+)")
-_MOST_TOGETHER = 60  # writes in one statement: planning thousands takes seconds, and one has at most 32,767 values
+_MOST_TOGETHER = 60  # writes in a statement at most: planning thousands takes seconds, and 32,767 values are the limit
 _NUL, _MARK = "\x00", "\ufdd0"  # PostgreSQL has no NUL in texts; the mark is no character, and stands for one
 
 
@@ -47,7 +47,7 @@ class _Statement(NamedTuple):
     """INSERT INTO, UPDATE or DELETE FROM; empty for a query that returns rows."""
     table: str
     reads: bool
-    """It has to see what was written before it."""
+    """True if it contains a SELECT: it must see the writes before it."""
 
 
 @functools.cache
@@ -77,15 +77,15 @@ async def drive_async(connection: Connection, steps: Steps[T]) -> T:
     try:
         query, values = next(steps)
         while True:
-            asked = statement(query)
+            compiled = statement(query)
             if isinstance(values, list):
                 await writes.send()
-                await connection.executemany(asked.text, [_in_order(asked, each) for each in values])
-            elif asked.verb:
-                await writes.add(query, asked, values)
-            elif asked.text:
+                await connection.executemany(compiled.text, [_in_order(compiled, each) for each in values])
+            elif compiled.verb:
+                await writes.add(query, compiled, values)
+            elif compiled.text:
                 await writes.send()
-                rows = await queried(connection, asked, values)
+                rows = await queried(connection, compiled, values)
             query, values = steps.send(rows)
     except StopIteration as end:
         await writes.send()
@@ -93,22 +93,22 @@ async def drive_async(connection: Connection, steps: Steps[T]) -> T:
         return result
 
 
-def _in_order(asked: _Statement, values: tuple[Any, ...] | dict[str, Any]) -> tuple[Any, ...]:
+def _in_order(compiled: _Statement, values: tuple[Any, ...] | dict[str, Any]) -> tuple[Any, ...]:
     """Return the values of one of many equal writes."""
-    return values if isinstance(values, tuple) else tuple(sendable(values[name]) for name in asked.names)
+    return values if isinstance(values, tuple) else tuple(sendable(values[name]) for name in compiled.names)
 
 
-async def queried(connection: Connection, asked: _Statement, values: dict[str, Any]) -> list[Row]:
+async def queried(connection: Connection, compiled: _Statement, values: dict[str, Any]) -> list[Row]:
     """Run a query that returns rows."""
-    rows = await connection.fetch(asked.text, *[sendable(values[name]) for name in asked.names])
+    rows = await connection.fetch(compiled.text, *[sendable(values[name]) for name in compiled.names])
     return [_restored(row) for row in rows]
 
 
 class _Writes:
     """Writes that were not sent yet.
 
-    The parts of one statement do not see each other's changes. So they may add rows, but of the changes and deletions
-    in a table each is in a statement of its own, and a write that reads is the first of its statement.
+    The parts of one statement do not see each other's changes. So a statement may have any number of inserts, but a
+    change or deletion in a table that it already writes to begins a new one, and so does a write that reads.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -117,21 +117,21 @@ class _Writes:
         self._values: list[dict[str, Any]] = []
         self._verbs: dict[str, str] = {}
 
-    async def add(self, query: Query, asked: _Statement, values: dict[str, Any]) -> None:
+    async def add(self, query: Query, compiled: _Statement, values: dict[str, Any]) -> None:
         is_full = len(self._queries) == _MOST_TOGETHER
-        changes = self._verbs.get(asked.table, "INSERT INTO") != "INSERT INTO" or self._would_change(asked)
-        if asked.reads or changes or is_full:
+        changes = self._verbs.get(compiled.table, "INSERT INTO") != "INSERT INTO" or self._would_change(compiled)
+        if compiled.reads or changes or is_full:
             await self.send()
         self._queries.append(query)
         self._values.append(values)
-        self._verbs[asked.table] = asked.verb
+        self._verbs[compiled.table] = compiled.verb
 
-    def _would_change(self, asked: _Statement) -> bool:
-        """Return whether a write changes a table that a write before it has added rows to."""
-        return asked.table in self._verbs and asked.verb != "INSERT INTO"
+    def _would_change(self, compiled: _Statement) -> bool:
+        """Return whether a write changes or deletes rows of a table that an earlier write adds rows to."""
+        return compiled.table in self._verbs and compiled.verb != "INSERT INTO"
 
     async def send(self) -> None:
-        """Send what is there, as one statement."""
+        """Send the collected writes as one statement."""
         if not self._queries:
             return
         joined = _joined(tuple(self._queries))
@@ -153,23 +153,23 @@ def _joined(names: tuple[Query, ...]) -> _Joined:
     parts = [(name, statement(name)) for name in names]
     texts: list[str] = []
     values = 0
-    for _, asked in parts:
-        texts.append(_renumbered(asked.text, values))
-        values += len(asked.names)
+    for _, compiled in parts:
+        texts.append(_renumbered(compiled.text, values))
+        values += len(compiled.names)
     *first, last = texts
     withs = ", ".join(f"w{n} AS ({text})" for n, text in enumerate(first))
-    return _Joined(f"WITH {withs} {last}" if first else last, [(name, asked.names) for name, asked in parts])
+    return _Joined(f"WITH {withs} {last}" if first else last, [(name, compiled.names) for name, compiled in parts])
 
 
 def _renumbered(text: str, by: int) -> str:
     return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + by}", text)
 
 
-# texts
+# NUL characters in texts
 
 
 def sendable(value: Any) -> Any:
-    """Return a value that PostgreSQL takes: a NUL in a text becomes a mark and a digit, and so does the mark itself."""
+    """Return a value that PostgreSQL accepts: a NUL in a text becomes a mark and a digit, as does the mark itself."""
     if isinstance(value, str):
         if _NUL in value or _MARK in value:
             return value.replace(_MARK, f"{_MARK}1").replace(_NUL, f"{_MARK}0")
@@ -179,7 +179,7 @@ def sendable(value: Any) -> Any:
 
 
 def _restored(row: Row) -> Row:
-    """Return a row with the texts that were stored."""
+    """Return a row with its original texts."""
     if any(isinstance(value, str) and _MARK in value for value in row):
         return _Restored({name: original(row[name]) for name in row.keys()})  # noqa: SIM118  a row yields values
     return row

@@ -1,4 +1,4 @@
-"""Hints between nodes, by LISTEN and NOTIFY. One that is lost delays, and loses nothing."""
+"""Hints between nodes, by LISTEN and NOTIFY. A lost hint delays work, and loses no data."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 import msgspec
 from asyncpg import Connection
 
-from ..hints import Hear
+from ..nodes import OnHint
 from .connections import DRIVER_ERRORS, connect_to_postgres
 
 logger = logging.getLogger(__name__)
 
 _ALL = "holdfast"
-_MOST_BYTES = 7000  # of a payload: PostgreSQL takes fewer than 8000
-_PULSE_SECONDS = 5.0  # between two questions whether the connection still answers
+_MOST_BYTES = 7000  # of a payload: PostgreSQL accepts fewer than 8000
+_PULSE_SECONDS = 5.0  # between two checks of the connection
 _SECONDS_BETWEEN = 0.5  # two attempts to connect
 
 _decode = msgspec.json.Decoder(tuple[str, list[str]]).decode
 
 
 def channel_of(keeper: str) -> str:
-    """Return the channel of a node, or of all nodes. A channel's name has at most 63 characters."""
+    """Return the channel of a node, or of all nodes. PostgreSQL allows 63 characters."""
     return f"{_ALL}_{hashlib.sha256(keeper.encode()).hexdigest()[:32]}" if keeper else _ALL
 
 
 def payloads(topic: str, ids: Sequence[str]) -> Iterator[str]:
-    """Yield hints of a size that can be sent, together with all ids."""
+    """Yield the payloads that carry all ids, each small enough to be sent."""
     part: list[str] = []
     size = 0
     for id in ids:
@@ -45,24 +45,24 @@ def payloads(topic: str, ids: Sequence[str]) -> Iterator[str]:
 
 
 class HintListener:
-    """Listens on a connection of its own, opened at the first `listen`, and again whenever it breaks."""
+    """Listens on a separate connection, opened at the first `listen`, and reopened whenever it breaks."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._hearers: dict[str, Hear] = {}
+        self._listeners: dict[str, OnHint] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def listen(self, keeper: str, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with each hint for a node, until the returned function is called."""
-        self._hearers[keeper] = hear
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+        """Call `on_hint` with each hint for a node, until the returned function is called."""
+        self._listeners[keeper] = on_hint
         self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="holdfast-hints")
 
         def end() -> None:
-            if self._hearers.get(keeper) is hear:
-                del self._hearers[keeper]
+            if self._listeners.get(keeper) is on_hint:
+                del self._listeners[keeper]
                 self._changed.set()
 
         return end
@@ -78,20 +78,20 @@ class HintListener:
     async def _run(self) -> None:
         while True:
             try:
-                await self._hear_until_it_breaks()
+                await self._listen_until_broken()
             except DRIVER_ERRORS as error:
                 logger.debug("the connection for hints has broken: %s", type(error).__name__)
             await asyncio.sleep(_SECONDS_BETWEEN)
 
-    async def _hear_until_it_breaks(self) -> None:
+    async def _listen_until_broken(self) -> None:
         connection = await connect_to_postgres(self._url)
         try:
-            known: set[str] = set()
+            listened: set[str] = set()
             connection.add_termination_listener(lambda _: self._changed.set())
             while not connection.is_closed():
                 self._changed.clear()
                 async with asyncio.timeout(_PULSE_SECONDS):
-                    known = await self._subscribe(connection, known)
+                    listened = await self._subscribe(connection, listened)
                     await connection.fetchval("SELECT 1")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PULSE_SECONDS):
@@ -99,20 +99,20 @@ class HintListener:
         finally:
             connection.terminate()
 
-    async def _subscribe(self, connection: Connection, known: set[str]) -> set[str]:
-        """Listen on the channels of all nodes here, and wake those that are new: hints before this one were lost."""
-        wanted = {_ALL, *map(channel_of, self._hearers)}
-        for channel in wanted - known:
-            await connection.add_listener(channel, self._heard)
-        for channel in known - wanted:
-            await connection.remove_listener(channel, self._heard)
-        for keeper, hear in list(self._hearers.items()):
-            if channel_of(keeper) not in known:
-                hear("", "")
-        return wanted
+    async def _subscribe(self, connection: Connection, listened: set[str]) -> set[str]:
+        """Listen on the channels of all nodes of this process, and wake the new ones: they missed earlier hints."""
+        channels = {_ALL, *map(channel_of, self._listeners)}
+        for channel in channels - listened:
+            await connection.add_listener(channel, self._pass_on)
+        for channel in listened - channels:
+            await connection.remove_listener(channel, self._pass_on)
+        for keeper, on_hint in list(self._listeners.items()):
+            if channel_of(keeper) not in listened:
+                on_hint("", "")
+        return channels
 
-    def _heard(self, _connection: Any, _process: int, channel: str, payload: object) -> None:
+    def _pass_on(self, _connection: Any, _process: int, channel: str, payload: object) -> None:
         topic, ids = _decode(str(payload))
-        for keeper, hear in list(self._hearers.items()):
+        for keeper, on_hint in list(self._listeners.items()):
             for id in ids if channel in (_ALL, channel_of(keeper)) else ():
-                hear(topic, id)
+                on_hint(topic, id)

@@ -1,4 +1,4 @@
-"""What an operator has to know of a PostgreSQL server that stores for several nodes. Nothing is changed there."""
+"""The state of a PostgreSQL server, as far as it matters for a store of several nodes. Nothing is changed there."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class ServerSettings(msgspec.Struct, frozen=True):
     major: int
     is_standby: bool
     flushes: bool
-    """Commits wait for the disk (`fsync`)."""
+    """True if commits wait for the disk (`fsync`)."""
     synchronous_commit: str
     """The default of this user and database. Connections of a node turn `off` to `on`."""
     standby_names: str
     connections: int
-    """Maximum number for this user and database."""
+    """Maximum number of connections for this user and database."""
     standbys: int
     synchronous_standbys: int
     hidden_standbys: int
@@ -60,25 +60,25 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What was found at the address of a store."""
+    """The result of an inspection."""
 
     server: ServerSettings
     schema: int
-    """Its last step; 0 without one."""
+    """The last migration of the database; 0 if there is none."""
     known_schema: int
-    """The last step that this version has."""
+    """The last migration of this version."""
     needed_schema: int
-    """The last step that a version must have to use the tables; 0 if they have no step that this version lacks."""
+    """The migration that a version needs to use the tables; 0 if this version has all migrations of the database."""
     clock_difference: float
-    """Seconds by which the server's clock is ahead of the one here."""
+    """Seconds by which the server's clock is ahead of the local one."""
     is_pooled: bool
-    """Transactions of one connection here are run by several processes there."""
+    """True if a pooler runs the transactions of one connection in several server processes."""
     nodes: list[NodeRecord]
     keys: int
 
 
 async def inspect_postgres(url: str) -> Inspection:
-    """Look at a PostgreSQL server over two connections."""
+    """Inspect a PostgreSQL server over two connections."""
     try:
         connection = await connect_to_postgres(url)
         try:
@@ -111,7 +111,7 @@ async def _inspect(connection: Connection, url: str) -> Inspection:
 
 
 async def _is_pooled(one: Connection, url: str) -> bool:
-    """Return whether another connection gets the process of this one, or this one gets another process."""
+    """Return whether two connections get the same server process, or one connection gets several."""
     before = await _process_of_transaction(one)
     other = await connect_to_postgres(url)
     try:
@@ -135,8 +135,8 @@ async def _clock_difference(connection: Connection) -> float:
     """Return the difference as of the middle of the quickest of three round trips."""
     found = []
     for _ in range(3):
-        asked = time.time()
+        sent = time.time()
         there = await connection.fetchval(_CLOCK)
         answered = time.time()
-        found.append((answered - asked, there - (asked + answered) / 2))
+        found.append((answered - sent, there - (sent + answered) / 2))
     return float(min(found)[1])

@@ -1,4 +1,4 @@
-"""The schema of a PostgreSQL store: made and migrated by the first node that opens it."""
+"""The schema of a PostgreSQL store: created and migrated by the first node that opens it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..rows.migrations import COPYING, Migration, StoreDamaged, StoreInUse, chec
 from ..rows.queries import SQL
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 
-_LOCK = 0x486F6C64  # "Hold": held by the one node that migrates
-_SECONDS = 600.0  # for a step of the schema
+_LOCK = 0x486F6C64  # "Hold": the advisory lock of the node that migrates
+_SECONDS = 600.0  # timeout of a migration
 _OLDEST = 140000  # PostgreSQL 14
 
 
 @functools.cache
 def postgres_steps() -> tuple[Migration, ...]:
-    """Return the steps that this version knows, in order."""
+    """Return the migrations of this version, in order."""
     return steps_in(SQL / "postgres")
 
 
 async def prepare_schema(url: str, *, for_copy: bool = False) -> None:
     """Bring the schema up to date. Other nodes that start at the same time wait.
 
-    A database that is not yet a complete copy is refused, save `for_copy`.
+    A database that is an incomplete copy is refused, unless `for_copy`.
     """
     try:
         connection = await connect_to_postgres(url, statement_seconds=_SECONDS)
@@ -44,7 +44,7 @@ async def prepare_schema(url: str, *, for_copy: bool = False) -> None:
 
 
 async def pending_in_postgres(url: str) -> list[Migration]:
-    """Return the steps that a database does not have yet. Nothing is changed. A newer schema is refused."""
+    """Return the migrations that a database lacks. Nothing is changed. A newer schema is refused."""
     try:
         connection = await connect_to_postgres(url, statement_seconds=_SECONDS)
     except DRIVER_ERRORS as error:
@@ -85,7 +85,7 @@ async def _migrate(connection: Connection, url: str) -> None:
 
 
 async def _due(connection: Connection, url: str) -> list[Migration]:
-    """Return the steps that are not applied yet. A database with a step of a newer version is refused."""
+    """Return the migrations that are not applied yet. A database with a migration of a newer version is refused."""
     rows = await connection.fetch("SELECT * FROM migrations")
     applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
     oldest = {row["number"]: row.get("works_with") or row["number"] for row in rows}
@@ -95,7 +95,7 @@ async def _due(connection: Connection, url: str) -> list[Migration]:
 
 
 async def _refuse_to_break_others(connection: Connection, due: list[Migration]) -> None:
-    """Refuse a step that the nodes which run now cannot work with."""
+    """Refuse a migration that is not compatible with the running nodes."""
     now = await connection.fetchval("SELECT coalesce(max(number), 0) FROM migrations")
     if not now or all(step.works_with <= now for step in due):
         return

@@ -16,7 +16,7 @@ from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 from .driver import original, sendable
 from .schema import prepare_schema
 
-_SECONDS = 600.0  # for a statement: a count of a large table takes its time
+_SECONDS = 600.0  # timeout of a statement: the count of a large table takes long
 P = ParamSpec("P")
 T = TypeVar("T")
 _NUMBERED = ("sessions", "files", "runs", "documents", "api_keys")
@@ -36,7 +36,7 @@ def _answered(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 
 class PostgresTables:
-    """A database, which no server uses meanwhile."""
+    """A database that no server uses meanwhile."""
 
     def __init__(self, url: str, connection: Connection) -> None:
         self.place = without_password(url)
@@ -44,7 +44,7 @@ class PostgresTables:
 
     @classmethod
     async def open(cls, url: str) -> PostgresTables:
-        """Connect, make the schema if there is none, and refuse a database that servers use."""
+        """Connect, create the schema if there is none, and refuse a database that servers use."""
         await prepare_schema(url, for_copy=True)
         connection = await connect_to_postgres(url, statement_seconds=_SECONDS)
         alive = await connection.fetchval(
@@ -57,21 +57,21 @@ class PostgresTables:
 
     @_answered
     async def source_of_copy(self) -> str | None:
-        """Return what is being copied to this database."""
+        """Return the source of an unfinished copy to this database."""
         if await self._connection.fetchval("SELECT to_regclass($1)", COPYING) is None:
             return None
         return str(await self._connection.fetchval(f"SELECT source FROM {COPYING}"))
 
     @_answered
     async def begin_copy(self, source: str) -> None:
-        """Mark the database as one that a copy is made to."""
+        """Mark the database as an incomplete copy."""
         async with self._connection.transaction():
             await self._connection.execute(f"CREATE TABLE {COPYING} (source text NOT NULL)")
             await self._connection.execute(f"INSERT INTO {COPYING} VALUES ($1)", source)
 
     @_answered
     async def end_copy(self) -> None:
-        """Remove the mark, and let numbers that are given out continue after those that were copied."""
+        """Remove the mark, and let the sequences continue after the copied numbers."""
         async with self._connection.transaction():
             for name in _NUMBERED:
                 sequence = f"pg_get_serial_sequence('{name}', 'n')"
@@ -120,7 +120,7 @@ class PostgresTables:
         )
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         await self._connection.close()
 
 

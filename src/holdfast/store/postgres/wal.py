@@ -24,7 +24,7 @@ class WalReader:
         self._is_noted = False
 
     async def read(self, connection: Connection) -> WalPosition:
-        """Return the position. The first refusal is logged; it is asked for again, since a right may be granted."""
+        """Return the position. A missing permission is logged once, and checked each time, as it may be granted."""
         may_read, may_see_slots = await connection.fetchrow(_MAY_READ)
         if not (may_read and may_see_slots):
             self._note(may_read=may_read)

@@ -29,16 +29,16 @@ Steps: TypeAlias = Generator[tuple[Query, Values], Iterable[Row], T]
 
 
 class Dialect(NamedTuple):
-    """How the databases differ in values of queries; how they differ in SQL is in `store/sql`."""
+    """The differences of the databases in values of queries. Their differences in SQL are in `store/sql`."""
 
     many: Callable[[Sequence[Any]], Any]
-    """Makes one value of a list."""
+    """Converts a list to one value."""
     entry: Callable[[Sequence[str]], Any]
-    """Makes the value that is indexed for a message, of its words and beginnings of words."""
+    """Returns the index value of a message, from its words and prefixes of words."""
     sought: Callable[[str], str]
-    """Makes the search expression for an entry of the index."""
+    """Returns the search expression for an index entry."""
     sought_beginning: Callable[[str], str]
-    """Makes the search expression for entries with this beginning."""
+    """Returns the search expression for index entries with a prefix."""
 
 
 def first(rows: Iterable[Row]) -> Row | None:

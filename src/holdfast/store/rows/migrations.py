@@ -1,4 +1,4 @@
-"""The steps of a schema, numbered, and what may be wrong with those that a database has."""
+"""The numbered migrations of a schema, and the checks of those that a database has."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ class StoreTooNew(HoldfastError):
 
 
 class StoreInUse(HoldfastError):
-    """Other processes use the database in a way that is in the way."""
+    """Other processes use the database, so that an operation is not possible."""
 
     code = "store_in_use"
     status = 503
 
 
 class StoreDamaged(HoldfastError):
-    """The database is not ours, or no longer a sound one."""
+    """The database belongs to another program, or is damaged."""
 
     code = "store_damaged"
     status = 503
 
 
 COPYING = "copying"
-"""The table that marks a database to which a copy is being made."""
+"""The table that marks a database as an incomplete copy."""
 
 
 def incomplete_copy(place: str) -> StoreDamaged:
-    """Return what to say of a database to which a copy was begun."""
+    """Return the error for a database that is an incomplete copy."""
     return StoreDamaged(f"{place} is an unfinished copy. Repeat `holdfast copy` to complete it.")
 
 
 class Migration(NamedTuple):
-    """One step of the schema. Once published it never changes."""
+    """One migration of the schema. Once published it never changes."""
 
     number: int
     name: str
@@ -52,21 +52,21 @@ class Migration(NamedTuple):
 
     @property
     def works_with(self) -> int:
-        """The oldest schema whose programs still work after this step: a step that only adds says so in its first line.
+        """The oldest schema whose programs still work after this migration, as its first line declares.
 
-        Without such a line it needs all nodes to be stopped.
+        Without such a line, all nodes must be stopped before it.
         """
         found = re.match(r"-- works with (\d+)\n", self.sql.replace("\r\n", "\n"))
         return int(found[1]) if found else self.number
 
     @property
     def checksum(self) -> str:
-        """The same on every system, whatever its line ends are."""
+        """The digest of its SQL, the same on every system: line ends do not count."""
         return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
 
 
 def steps_in(folder: Path, then: Mapping[int, Callable[[Any], None]] | None = None) -> tuple[Migration, ...]:
-    """Return the steps whose SQL a folder has, in order, each with what it does to rows."""
+    """Return the migrations whose SQL is in a folder, in order, each with its function from `then`."""
     numbered = ((int(file.name[:4]), file) for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
     changes = then or {}
     return tuple(Migration(n, file.stem, file.read_text("utf-8"), changes.get(n)) for n, file in numbered)
@@ -79,10 +79,10 @@ def check_applied(
     older: str,
     works_with: Mapping[int, int] | None = None,
 ) -> None:
-    """Refuse a database with a step that this version cannot work with, or has in another edition.
+    """Refuse a database with a migration that this version cannot work with, or has with other contents.
 
-    `applied` has the checksums of the database's steps, `works_with` the oldest schema that each step works with.
-    `older` tells how to go back to an older schema.
+    `applied` has the checksums of the database's migrations, `works_with` the oldest schema that each works with.
+    `older` is the advice of how to return to an older schema.
     """
     oldest = works_with or {}
     if newer := [step for step in applied.keys() - known.keys() if oldest.get(step, step) > max(known)]:

@@ -1,6 +1,6 @@
-"""Nodes, what they hold, and the requests to them, in rows.
+"""Nodes, their holds, and the requests to them, in rows.
 
-`clock` is the time of a database that has no clock of its own. One that has puts its own time in the place.
+`clock` is the time for a database without a clock of its own. A database with a clock uses its own time instead.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class NodesReading(SpendingReading, PeopleReading):
         return None if row is None else _as_intent(row)
 
     def holder(self, kind: str, id: str) -> Steps[str]:
-        """Return the node that has a piece of work; empty if none has, or if it is fenced."""
+        """Return the node that holds a piece of work; empty if none does, or if it is fenced."""
         row = first((yield "standing_holder", {"kind": kind, "id": id}))
         return "" if row is None else str(row["keeper"])
 
     def left_over(self, kind: str, limit: int) -> Steps[list[str]]:
-        """Return the pieces of work of a kind that fenced nodes have left."""
+        """Return the pieces of work of a kind that fenced nodes held."""
         return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
 
     def running_elsewhere(self, owner: str, keeper: str) -> Steps[RunsElsewhere]:
-        """Return how many runs other nodes have."""
+        """Return the number of runs on other nodes."""
         (stored,) = yield "running_elsewhere", {"owner": owner, "keeper": keeper}
         unstored = unstored_elsewhere((yield from self.nodes()), owner, keeper)
         return RunsElsewhere(int(stored["runs"]) + unstored.runs, int(stored["of_owner"]) + unstored.of_owner)
@@ -53,10 +53,10 @@ class NodesReading(SpendingReading, PeopleReading):
 
 
 class NodesWriting(NodesReading):
-    """What can be done to nodes in a transaction."""
+    """The writes of one transaction to nodes, holds and intents."""
 
     def is_standing(self, keeper: str) -> Steps[bool]:
-        """Return whether a node is known and not fenced, though its lease may have ended. It stays so until the end."""
+        """Return whether a node is known and not fenced. Its lease may have ended. It stays so in this transaction."""
         row = first((yield "standing", {"id": keeper}))
         return row is not None and not row["fenced"]
 
@@ -77,16 +77,16 @@ class NodesWriting(NodesReading):
         return wait
 
     def release(self, keeper: str) -> Steps[None]:
-        """Fence a node that ends in good order."""
+        """Fence a node that shuts down."""
         yield "release", {"id": keeper}
 
     def give_up(self, keeper: str, run_ids: Sequence[str]) -> Steps[None]:
-        """Leave running runs of a node to the others."""
+        """Give up running runs of a node."""
         for run_id in sorted(run_ids):
             yield "give_up", {"keeper": keeper, "id": run_id}
 
     def claim(self, keeper: str, unbroken: float) -> Steps[dict[str, int]]:
-        """Take over runs of dead nodes, and return what this node then owns."""
+        """Take over runs of dead nodes, and return the epochs of all runs of this node."""
         now = time.time()
         yield "fence", {"keeper": keeper, "unbroken": unbroken, "clock": now}
         yield "take_orphans", {"keeper": keeper, "limit": CLAIMED_AT_ONCE, "clock": now}
@@ -99,11 +99,11 @@ class NodesWriting(NodesReading):
         return row is not None and bool(row["keeper"] == keeper)
 
     def let_go(self, kind: str, id: str, keeper: str) -> Steps[None]:
-        """Give back a piece of work."""
+        """Release a piece of work."""
         yield "let_go", {"kind": kind, "id": id, "keeper": keeper}
 
     def ask_owner(self, intent: Intent) -> Steps[tuple[Intent, str] | None]:
-        """Keep a request to the node that owns a run, and return it with that node; None if the run is not running."""
+        """Store a request to the node that owns a run. Return it and the node; None if the run is not running."""
         values = {name: getattr(intent, name) for name in ("id", "run_id", "kind", "asked_by")}
         yield "ask_owner", {**values, "body": encode(intent.body), "clock": time.time()}
         row = first((yield "intent", {"id": intent.id}))
@@ -118,7 +118,7 @@ class NodesWriting(NodesReading):
         return True
 
     def answer_intent(self, id: str, answer: dict[str, Any]) -> Steps[Intent | None]:
-        """Answer a request, and return it as it was; None if it was answered or withdrawn."""
+        """Store the answer to a request, and return the request; None if it was answered or withdrawn."""
         row = first((yield "intent_to_change", {"id": id}))
         if row is None or row["answer"] is not None:
             return None
@@ -126,7 +126,7 @@ class NodesWriting(NodesReading):
         return _as_intent(row)
 
     def withdraw_intent(self, id: str) -> Steps[Intent | None]:
-        """Remove a request, and return it as it was."""
+        """Remove a request, and return it."""
         row = first((yield "intent_to_change", {"id": id}))
         if row is None:
             return None
@@ -134,7 +134,7 @@ class NodesWriting(NodesReading):
         return _as_intent(row)
 
     def forget_intents(self, seconds: float) -> Steps[None]:
-        """Remove requests that are older."""
+        """Remove requests that are older than `seconds`."""
         yield "forget_intents", {"seconds": seconds, "clock": time.time()}
 
 

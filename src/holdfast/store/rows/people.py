@@ -1,4 +1,4 @@
-"""The audit log and what an owner has, in rows."""
+"""The audit log and the data of an owner, in rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .reading import Reading
 from .structs import as_document, decode, encode
 
 _LAST = sys.maxsize
-_MERGED_AT_ONCE = 200  # pages of the index that one transaction writes
+_MERGED_AT_ONCE = 200  # pages of the search index that one transaction writes
 
 
 class PeopleReading(Reading):
     """The reads of one transaction, those of the audit log included."""
 
-    def read_audit(self, wanted: AuditFilter, after: int, before: int | None, limit: int) -> Steps[list[AuditEntry]]:
+    def read_audit(self, filter: AuditFilter, after: int, before: int | None, limit: int) -> Steps[list[AuditEntry]]:
         """Return entries of the audit log."""
-        values: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
+        values: dict[str, Any] = {name: value for name, value in asdict(filter).items() if value is not None}
         conditions = [f"audit_of_{name}" for name in values]
         query = ("audit" if before is None else "audit_newest", "audit_numbers", *conditions)
         numbers = {"after": after, "before": _LAST if before is None else before, "limit": limit}
@@ -55,7 +55,7 @@ class PeopleReading(Reading):
 
 
 class PeopleWriting(PeopleReading):
-    """What can be done to the audit log, and to all that an owner has, in a transaction."""
+    """The writes of one transaction to the audit log and to all data of an owner."""
 
     def add_audit(self, entry: AuditEntry) -> Steps[AuditEntry]:
         """Add an entry to the audit log."""
@@ -80,7 +80,7 @@ class PeopleWriting(PeopleReading):
         return len(numbers)
 
     def delete_usage_of(self, owner: str) -> Steps[int]:
-        """Delete what an owner has used."""
+        """Delete the usage of an owner."""
         row = first((yield "count_usage_of", {"owner": owner}))
         yield "delete_charges_of", {"owner": owner}
         yield "delete_usage_of", {"owner": owner}
@@ -94,7 +94,7 @@ class PeopleWriting(PeopleReading):
         return before is not None and after is not None and after["changes"] - before["changes"] >= 2
 
     def forget_keys(self, account: str) -> Steps[int]:
-        """Remove what revoked keys say about a person."""
+        """Remove the data about a person from revoked keys."""
         yield "lock_api_keys", {}
         ids = [row["id"] for row in (yield "revoked_keys_of", {"account": account})]
         for id in ids:

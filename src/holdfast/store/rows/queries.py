@@ -18,7 +18,7 @@ class Queries(dict[Query, str]):
     """
 
     def __missing__(self, key: Query) -> str:
-        """Make a query of its text and its conditions. There are few different ones, and each is kept."""
+        """Build a query from its text and its conditions, and cache it. There are few different ones."""
         if isinstance(key, str):
             raise KeyError(key)
         name, *conditions = key

@@ -33,8 +33,8 @@ from .structs import (
     feed_data,
 )
 
-_FIRST_WITH = 4  # messages of a session in which different words with one beginning are said first
-_READ_FOR_HITS = 4 * 1024 * 1024  # bytes of messages that one search reads through
+_FIRST_WITH = 4  # first messages of a session with different words of one prefix
+_READ_FOR_HITS = 4 * 1024 * 1024  # maximum bytes of messages that one search reads
 _READ_AT_ONCE = 256 * 1024  # bytes of a log in one read
 
 
@@ -52,7 +52,7 @@ class Reading:
         return None if row is None else as_run(row)
 
     def repeated(self, idempotency: Idempotency | None) -> Steps[RunRecord | None]:
-        """Return the run that a key has started."""
+        """Return the run that an idempotency key has started."""
         if idempotency is None:
             return None
         key = first((yield "key", {"owner": idempotency.owner, "key": idempotency.key}))
@@ -109,7 +109,7 @@ class Reading:
         return events
 
     def read_times(self, run_id: str) -> Steps[list[tuple[int, float]]]:
-        """Return when a run's events came."""
+        """Return the times of a run's events."""
         return [(row["last"], row["at"]) for row in (yield "read_times", {"id": run_id})]
 
     def _events(self, run: int, next: int, limit: int) -> Steps[list[Event]]:
@@ -160,10 +160,10 @@ class Reading:
         return [as_session(row) for row in found]
 
     def find_messages(self, session_ids: Sequence[str], query: str) -> Steps[dict[str, SearchHit]]:
-        """Return a message with the words of a query for each session.
+        """Return the message that matches a query best, by session.
 
-        The index knows where a session says a word first. Messages are read through only if no such message has all
-        of the words, and in all no more than `_READ_FOR_HITS` bytes.
+        The index has the first message of a session with a word. Messages are scanned only if none of these has all
+        words, and no more than `_READ_FOR_HITS` bytes in total.
         """
         sought, room = rules.sought(query), _READ_FOR_HITS
         hits: dict[str, SearchHit] = {}
@@ -171,7 +171,7 @@ class Reading:
             return hits
         for row in list((yield "numbers_of_sessions", {"ids": self._dialect.many(session_ids)})):
             candidates = yield from self._first_with(row["n"], sought)
-            if not any(rules.matched(text_of(said.content), sought) == len(sought) for said in candidates):
+            if not any(rules.matched(text_of(message.content), sought) == len(sought) for message in candidates):
                 candidates, read = yield from self._read_through(row["n"], sought, room)
                 room -= read
             if hit := rules.best_hit(candidates, sought):
@@ -179,18 +179,18 @@ class Reading:
         return hits
 
     def _first_with(self, session: int, sought: Sequence[str]) -> Steps[list[Message]]:
-        """Return the messages in which a session says each of the words first."""
+        """Return, for each of the words, the first messages of a session with it."""
         numbers: set[int] = set()
         for word in sought:
             expression = looked_up(word, self._dialect)
             rows = yield "first_with", {"session": session, "word": expression, "limit": _FIRST_WITH}
             numbers.update(row["n"] for row in rows)
-        wanted = self._dialect.many(sorted(numbers))
-        bodies = yield "messages_by_number", {"session": session, "numbers": wanted}
+        ordered = self._dialect.many(sorted(numbers))
+        bodies = yield "messages_by_number", {"session": session, "numbers": ordered}
         return [decode_message(row["body"]) for row in bodies]
 
     def _read_through(self, session: int, sought: Sequence[str], room: int) -> Steps[tuple[list[Message], int]]:
-        """Return the first messages of a session up to one that has all words, and how many bytes they have."""
+        """Return the messages of a session up to one that has all words, and their size in bytes."""
         read, messages = 0, []
         for row in (yield "messages_of_number", {"session": session, "bytes": room}):
             read += len(row["body"])
@@ -206,7 +206,7 @@ class Reading:
         return [decode_message(row["body"]) for row in (yield "messages", {"session_id": session_id})]
 
     def owners(self, of: Sequence[str] | None, besides: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-        """Return the conditions that let only some owners' rows count, and their values."""
+        """Return the conditions that select the rows of some owners, and their values."""
         conditions = [*(["owners_of"] if of is not None else []), *(["owners_besides"] if besides else [])]
         values = {"of": self._dialect.many(of or ()), "besides": self._dialect.many(besides)}
         return conditions, {name: values[name] for name in values if f"owners_{name}" in conditions}
@@ -217,7 +217,7 @@ class Reading:
         return {row["sha256"]: StoredFile(type=row["type"], data=row["data"]) for row in rows}
 
     def read_feed(self, session_id: str, after: int, limit: int) -> Steps[list[FeedEntry]]:
-        """Return what happened in a session."""
+        """Return feed entries of a session."""
         rows = yield "read_feed", {"session_id": session_id, "after": after, "limit": max(limit, 0)}
         return [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows]
 
@@ -229,7 +229,7 @@ class Reading:
         return None if row is None else as_document(row)
 
     def list_documents(self, kind: str, owner: str | None, before: str | None, limit: int) -> Steps[list[Document]]:
-        """Return documents of a kind, those added last first."""
+        """Return documents of a kind, the last added first."""
         given = {"kind": kind, "owner": owner, "before": before}
         values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         conditions = [f"documents_of_{name}" for name in values]

@@ -34,7 +34,7 @@ class OpenSession:
         self.queue_n: int = row["queue_n"]
         self.session = as_session(row)
         self.words: set[str] | None = None
-        """The words of its messages that are in the index; None until they are read."""
+        """The indexed words of its messages; None until they are read."""
 
     @property
     def lacks_words(self) -> bool:
@@ -42,9 +42,9 @@ class OpenSession:
         return self.words is None and self.session.kind == "chat"
 
     def new_words(self, message: Message) -> list[str]:
-        """Return the words of a message that are new in the session, and are known from here on.
+        """Return the words of a message that are new in the session, and add them to its words.
 
-        A search looks for sessions, so one entry for each is enough. Otherwise a common word would have an entry for
+        A search finds sessions, so one entry for each session is enough. A common word would else have an entry for
         each of ten million messages.
         """
         if self.words is None:
@@ -67,7 +67,7 @@ class OpenSession:
         return values
 
     def entry(self, type: str, data: dict[str, Any] | None, message: int | None = None) -> dict[str, Any]:
-        """Return the values of its next feed entry, with data of its own or the number of a message."""
+        """Return the values of its next feed entry, with its own data or the number of a message."""
         self.feed_n += 1
         body = None if data is None else encode(data)
         return {"session": self.n, "n": self.feed_n, "type": type, "data": body, "message": message}
@@ -116,7 +116,7 @@ class SessionWriting(Reading):
         return it.session
 
     def delete_session(self, session_id: str) -> Steps[bool]:
-        """Delete a session; what refers to it goes with it."""
+        """Delete a session and all rows that refer to it."""
         it = yield from self._open(session_id)
         if it is None:
             return False
@@ -126,7 +126,7 @@ class SessionWriting(Reading):
         return True
 
     def _open(self, session_id: str) -> Steps[OpenSession | None]:
-        """Return a session, which no other transaction changes from here on."""
+        """Return a session, locked: no other transaction can change it until this one ends."""
         row = first((yield "session_to_change", {"id": session_id}))
         return None if row is None else OpenSession(row)
 
@@ -196,7 +196,7 @@ class SessionWriting(Reading):
         yield "tell", it.entry("message.changed", None, number)
 
     def _read_words(self, it: OpenSession) -> Steps[None]:
-        """Read the words of a session: before the first write, since a read after one costs more."""
+        """Read the words of a session: before the first write, since a read after a write costs more."""
         if it.lacks_words:
             it.words = set(words_in((yield "words", {"session": it.n})))
 
@@ -208,7 +208,7 @@ class SessionWriting(Reading):
 
 
 def _each(query: str, rows: list[dict[str, Any]]) -> Steps[None]:
-    """Run a query for each of several rows. Few are sent together with other writes, many in a statement of their own.
+    """Run a query for each of several rows. Few rows are sent with other writes, many in a separate statement.
 
     A statement that joined thousands of writes would take seconds to plan.
     """

@@ -1,4 +1,4 @@
-"""What runs use, in rows: charges of runs, and sums by day."""
+"""Usage in rows: charges of runs, and sums by day."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _RECENT = 60.0  # seconds: requests are limited by the minute
 
 
 class SpendingReading(Reading):
-    """The reads of what was used."""
+    """The reads of usage."""
 
     def usage(self, since: int, until: int, owner: str | None, limit: int) -> Steps[list[UsageRow]]:
-        """Return what was used on some days, by owner, key and model."""
+        """Return the usage of some days by owner, key and model."""
         days = {"since": since, "until": until, "limit": limit}
         rows = yield ("usage_of_all", days) if owner is None else ("usage_of_owner", {**days, "owner": owner})
         return [_as_usage(row) for row in rows]
@@ -33,7 +33,7 @@ class SpendingReading(Reading):
 
 
 class SpendingWriting(SpendingReading):
-    """The writes of what is used."""
+    """The writes of usage."""
 
     def draw(self, draws: Sequence[Draw], now: float) -> Steps[list[DrawResult]]:
         """Share out budgets."""
@@ -56,13 +56,13 @@ class SpendingWriting(SpendingReading):
         return result
 
     def charge(self, charges: Sequence[Charge], now: float) -> Steps[None]:
-        """Note what ended runs have used in all."""
+        """Record the total usage of ended runs."""
         once = {charge.id: charge for charge in charges}
         for _, charge in sorted(once.items()):
             yield "end_charge", _values(charge) | {"settled_at": now}
 
     def drop_charge(self, id: str) -> Steps[None]:
-        """Forget the charge of a run that has not started."""
+        """Delete the charge of a run that has not started."""
         yield "drop_charge", {"id": id}
 
     def fold_charges(self, before: float, now: float, limit: int) -> Steps[int]:
@@ -82,7 +82,7 @@ def _values(charge: Charge) -> dict[str, Any]:
 
 
 def _as_usage(row: Row) -> UsageRow:
-    """Return a row of sums. A database may have them as decimals."""
+    """Return a row of sums. A database may return them as decimals."""
     counts = {name: int(row[name]) for name in ("day", "runs", "input_tokens", "output_tokens")}
     return UsageRow(owner=row["owner"], key=row["key"], model=row["model"], cost=float(row["cost"]), **counts)
 

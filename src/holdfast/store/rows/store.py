@@ -47,15 +47,15 @@ class RowStore(ABC):
 
     @abstractmethod
     async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
-        """Run one transaction. One that is not `durable` survives `kill -9`, and maybe not a power cut."""
+        """Run one transaction. If it is not `durable`, it survives `kill -9`, but perhaps not a power cut."""
 
     @abstractmethod
     async def _read(self, work: Callable[[NodesReading], Steps[T]], *, snapshot: bool = False) -> T:
-        """Run a transaction that only reads. With `snapshot`, all that it reads is of one moment."""
+        """Run a transaction that only reads. With `snapshot`, all of its reads see one snapshot."""
 
     @abstractmethod
     async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
-        """Read API keys, which no long read may delay: one of them may have been revoked."""
+        """Read API keys. Long reads must not delay it: a key may have been revoked."""
 
     @abstractmethod
     async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
@@ -74,11 +74,11 @@ class RowStore(ABC):
         idempotency: Idempotency | None = None,
     ) -> RunRecord:
         """Accept a run, with the messages that it answers."""
-        said = await parted(input)
-        return await self._write(lambda rows: rows.create_run(run, said, parent, expect_head, if_busy, idempotency))
+        split = await parted(input)
+        return await self._write(lambda rows: rows.create_run(run, split, parent, expect_head, if_busy, idempotency))
 
     async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
-        """Return the run that a key has started."""
+        """Return the run that an idempotency key has started."""
         return await self._read(lambda rows: rows.repeated(idempotency))
 
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
@@ -103,7 +103,7 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
 
     async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
-        """Note whether a running run waits for a person."""
+        """Record whether a running run waits for a person."""
         await self._write(lambda rows: rows.note_waiting(run_id, epoch, waits), durable=False)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -128,11 +128,11 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.read_log(run_id, after, limit), snapshot=True)
 
     async def read_times(self, run_id: str) -> list[tuple[int, float]]:
-        """Return when a run's events came."""
+        """Return the times of a run's events."""
         return await self._read(lambda rows: rows.read_times(run_id))
 
     async def trim_logs(self, settled_before: float) -> int:
-        """Forget the events of runs that settled before a time, some runs in each transaction."""
+        """Delete the events of runs that settled before a time, some runs in each transaction."""
         return await self._in_parts(lambda rows: rows.trim_logs(settled_before, _TRIMMED_AT_ONCE))
 
     async def delete_runs(
@@ -142,7 +142,7 @@ class RowStore(ABC):
         return await self._in_parts(lambda rows: rows.delete_runs(settled_before, of, besides, _TRIMMED_AT_ONCE))
 
     async def forget_idempotency(self, settled_before: float) -> int:
-        """Forget the idempotency keys of runs that settled before a time, some of them in each transaction."""
+        """Delete the idempotency keys of runs that settled before a time, some of them in each transaction."""
         return await self._in_parts(lambda rows: rows.forget_idempotency(settled_before, _TRIMMED_AT_ONCE))
 
     async def _in_parts(self, change: Callable[[Writing], Steps[int]]) -> int:
@@ -164,9 +164,9 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.queued(session_id))
 
     async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
-        """Change what a queued run will say."""
-        said = await parted(input)
-        return await self._write(lambda rows: rows.change_queued(run_id, said))
+        """Change the input of a queued run."""
+        split = await parted(input)
+        return await self._write(lambda rows: rows.change_queued(run_id, split))
 
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
         """Settle a queued run that has not started."""
@@ -193,7 +193,7 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.list_sessions(owner, query, prefix, limit, before))
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
-        """Return a message with the words of a query for each session."""
+        """Return the message that matches a query best, by session."""
         return await self._read(lambda rows: rows.find_messages(session_ids, query), snapshot=True)
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
@@ -206,8 +206,8 @@ class RowStore(ABC):
 
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
         """Add a session together with messages."""
-        said = await parted(messages)
-        return await self._write(lambda rows: rows.add_session(session, said))
+        split = await parted(messages)
+        return await self._write(lambda rows: rows.add_session(session, split))
 
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session."""
@@ -218,17 +218,17 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.read_files(session_id, hashes))
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
-        """Return what happened in a session after entry `after`."""
+        """Return the feed entries of a session after entry `after`."""
         return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
 
     # documents
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document: compare-and-set."""
+        """Store a document: compare-and-set."""
         return await self._write(lambda rows: rows.put_document(document, expected_version))
 
     async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> list[Document]:
-        """Keep documents, all of them or none."""
+        """Store documents, all or none."""
         return await self._write(lambda rows: rows.put_documents(puts))
 
     async def get_document(self, kind: str, id: str) -> Document | None:
@@ -238,25 +238,25 @@ class RowStore(ABC):
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> list[Document]:
-        """Return documents of a kind, those added last first."""
+        """Return documents of a kind, the last added first."""
         return await self._read(lambda rows: rows.list_documents(kind, owner, before, limit))
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document."""
+        """Delete a document."""
         return await self._write(lambda rows: rows.delete_document(kind, id))
 
-    # what runs use
+    # usage and budgets
 
     async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
         """Share out budgets."""
         return await self._write(lambda rows: rows.draw(draws, now))
 
     async def charge(self, charges: Sequence[Charge], now: float) -> None:
-        """Note what ended runs have used in all."""
+        """Record the total usage of ended runs."""
         await self._write(lambda rows: rows.charge(charges, now))
 
     async def drop_charge(self, id: str) -> None:
-        """Forget the charge of a run that has not started."""
+        """Delete the charge of a run that has not started."""
         await self._write(lambda rows: rows.drop_charge(id))
 
     async def fold_charges(self, before: float, now: float) -> int:
@@ -268,7 +268,7 @@ class RowStore(ABC):
         return folded
 
     async def usage(self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000) -> list[UsageRow]:
-        """Return what was used on some days."""
+        """Return the usage of some days."""
         return await self._read(lambda rows: rows.usage(since, until, owner, limit))
 
     async def stored_bytes(self, owner: str) -> int:
@@ -282,11 +282,11 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.renew(keeper, seconds, details or NodeDetails()))
 
     async def release(self, keeper: str) -> None:
-        """Fence a node that ends in good order."""
+        """Fence a node that shuts down."""
         await self._write(lambda rows: rows.release(keeper))
 
     async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
-        """Leave running runs of a node to the others."""
+        """Give up running runs of a node."""
         await self._write(lambda rows: rows.give_up(keeper, run_ids))
 
     async def nodes(self) -> list[NodeRecord]:
@@ -294,7 +294,7 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.nodes())
 
     async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
-        """Return how many runs other nodes have."""
+        """Return the number of runs on other nodes."""
         return await self._read(lambda rows: rows.running_elsewhere(owner, keeper))
 
     async def take_starts(self, owner: str, starts: int, per_minute: int) -> float:
@@ -302,7 +302,7 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.take_starts(owner, starts, per_minute), durable=False)
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        """Take over runs of dead nodes, and return what this node then owns."""
+        """Take over runs of dead nodes, and return the epochs of all runs of this node."""
         return await self._write(lambda rows: rows.claim(keeper, unbroken))
 
     async def hold(self, kind: str, id: str, keeper: str) -> bool:
@@ -310,25 +310,25 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.hold(kind, id, keeper))
 
     async def holder(self, kind: str, id: str) -> str:
-        """Return the node that has a piece of work."""
+        """Return the node that holds a piece of work."""
         return await self._read(lambda rows: rows.holder(kind, id))
 
     async def left_over(self, kind: str, limit: int = 100) -> list[str]:
-        """Return the pieces of work of a kind that fenced nodes have left."""
+        """Return the pieces of work of a kind that fenced nodes held."""
         return await self._read(lambda rows: rows.left_over(kind, limit))
 
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
-        """Give back a piece of work."""
+        """Release a piece of work."""
         await self._write(lambda rows: rows.let_go(kind, id, keeper))
 
     # requests to the owner of a run
 
     async def ask_owner(self, intent: Intent) -> Intent | None:
-        """Keep a request to the node that owns a run."""
-        asked = await self._write(lambda rows: rows.ask_owner(intent))
-        if asked is None:
+        """Store a request to the node that owns a run."""
+        stored = await self._write(lambda rows: rows.ask_owner(intent))
+        if stored is None:
             return None
-        kept, keeper = asked
+        kept, keeper = stored
         await self.hint("intent", [kept.run_id], keeper)
         return kept
 
@@ -355,7 +355,7 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.withdraw_intent(id))
 
     async def forget_intents(self, seconds: float) -> None:
-        """Remove requests that are older."""
+        """Remove requests that are older than `seconds`."""
         await self._write(lambda rows: rows.forget_intents(seconds))
 
     # API keys
@@ -369,7 +369,7 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.revoke_key(id, now))
 
     async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change what a key is limited to."""
+        """Change the limits of a key."""
         return await self._write(lambda rows: rows.change_key(id, details))
 
     async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
@@ -377,24 +377,24 @@ class RowStore(ABC):
         return await self._read_keys(lambda rows: rows.api_keys(after=after, account=account))
 
     async def keys_used(self, ids: Sequence[str], now: float) -> None:
-        """Note when keys were used last."""
+        """Record the time of the last use of keys."""
         await self._write(lambda rows: rows.keys_used(ids, now))
 
     async def key_changes(self) -> int:
-        """Return a number that grows whenever a key is added or revoked, by any process."""
+        """Return a number that grows whenever a key is added, changed or revoked, by any process."""
         return await self._read_keys(lambda rows: rows.key_changes())
 
-    # the audit log, and what an owner has
+    # the audit log, and the data of an owner
 
     async def add_audit(self, entry: AuditEntry) -> AuditEntry:
         """Add an entry to the audit log."""
         return await self._write(lambda rows: rows.add_audit(entry))
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[AuditEntry]:
         """Return entries of the audit log."""
-        return await self._read(lambda rows: rows.read_audit(wanted, after, before, limit))
+        return await self._read(lambda rows: rows.read_audit(filter, after, before, limit))
 
     async def audit_end(self) -> tuple[int, str]:
         """Return number and digest of the newest entry."""
@@ -423,15 +423,15 @@ class RowStore(ABC):
         return await self._write(lambda rows: rows.delete_documents_of(owner, limit))
 
     async def delete_usage_of(self, owner: str) -> int:
-        """Delete what an owner has used."""
+        """Delete the usage of an owner."""
         return await self._write(lambda rows: rows.delete_usage_of(owner))
 
     async def forget_words(self, *, begin: bool) -> bool:
-        """Remove the words of deleted sessions from the search index, some of it."""
+        """Remove the words of deleted sessions from a part of the search index."""
         return await self._write(lambda rows: rows.forget_words(begin))
 
     async def forget_keys(self, account: str) -> int:
-        """Remove what revoked keys say about a person."""
+        """Remove the data about a person from revoked keys."""
         return await self._write(lambda rows: rows.forget_keys(account))
 
     async def waiting_sessions(self) -> list[str]:

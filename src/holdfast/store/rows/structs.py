@@ -23,7 +23,7 @@ decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
 def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
-    """Return what a row has for a struct. Other columns are numbers of ours, or were added by a newer version."""
+    """Return the values of a row for a struct. Other columns are internal numbers, or were added by a newer version."""
     fields = kind.__struct_fields__
     return {name: value for name, value in dict(row).items() if name in fields}
 
@@ -59,7 +59,7 @@ def as_key(row: Row) -> KeyRecord:
     """Return a row of `api_key` as a record."""
     values = values_for(KeyRecord, row)
     values["admin"] = bool(values["admin"])
-    if "details" in values:  # not in a database that no server of this version has opened yet
+    if "details" in values:  # missing until a server of this version has migrated the database
         values["details"] = msgspec.convert(decode(values["details"]), KeyDetails)
     return KeyRecord(**values)
 
@@ -70,7 +70,7 @@ def session_values(session: Session) -> dict[str, Any]:
 
 
 def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int, bytes, float]]:
-    """Yield rows for the new events of an append: small ones, since a reader decodes whole rows."""
+    """Yield rows for the new events of an append. They are small, since a reader decodes whole rows."""
     fresh = segment_of(entry.events[next - entry.first :])
     for start in range(0, len(fresh), _EVENTS_IN_A_ROW):
         segment = fresh[start : start + _EVENTS_IN_A_ROW]

@@ -13,13 +13,13 @@ TableRow = tuple[Any, ...]
 
 
 class Table(NamedTuple):
-    """A table: its columns, and how many of the first of them are its key."""
+    """A table: its columns, and how many of them, from the first, are its key."""
 
     name: str
     columns: tuple[str, ...]
     keys: int = 1
     page: int = 500
-    """Rows that are read at once."""
+    """Number of rows in one read."""
 
 
 def _table(name: str, columns: str, keys: int = 1, page: int = 500) -> Table:
@@ -56,25 +56,25 @@ TABLES = (
     _table("audit", "n id at actor action target body hash"),
     _table("audit_end", "one n hash"),
 )
-"""Everything that is kept, those first that others refer to. What nodes have of each other is not: leases, requests."""
+"""All tables to copy, ordered by their references. Leases and requests between nodes are not copied."""
 
 
 class Tables(Protocol):
-    """A database whose tables are copied, or copied to. No server uses it meanwhile."""
+    """A database that is the source or target of a copy. No server uses it meanwhile."""
 
     place: str
-    """Where it is, without a password."""
+    """Its address, without a password."""
 
     async def source_of_copy(self) -> str | None:
-        """Return what is being copied to this database; None if nothing is."""
+        """Return the source of an unfinished copy to this database; None if there is none."""
         ...
 
     async def begin_copy(self, source: str) -> None:
-        """Mark the database as one that a copy is made to: it cannot be used before the copy is complete."""
+        """Mark the database as an incomplete copy: it cannot be used before the copy is complete."""
         ...
 
     async def end_copy(self) -> None:
-        """Remove the mark, and let numbers that are given out continue after those that were copied."""
+        """Remove the mark, and let the sequences continue after the copied numbers."""
         ...
 
     async def count(self, table: Table) -> int:
@@ -82,7 +82,7 @@ class Tables(Protocol):
         ...
 
     async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
-        """Return the next rows of a table in the order of its key; `after` is the key to go on from."""
+        """Return the next rows of a table in the order of its key; `after` is the key to continue after."""
         ...
 
     async def last_key(self, table: Table) -> TableRow | None:
@@ -90,14 +90,14 @@ class Tables(Protocol):
         ...
 
     async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
-        """Add rows, in one transaction. Those that are there already stay as they are."""
+        """Add rows, in one transaction. Existing rows are not changed."""
         ...
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         ...
 
 
 def digest_of(row: TableRow) -> int:
-    """Return a number for a row. The sum of them stands for a table, whatever the order of its rows is."""
+    """Return the digest of a row as a number. Their sum is the digest of a table, independent of the order of rows."""
     return int.from_bytes(hashlib.sha256(msgspec.msgpack.encode(row)).digest())

@@ -1,7 +1,7 @@
-"""What is read and written within one transaction, in rows.
+"""The reads and writes within one transaction, in rows.
 
-A method that refuses does so before it writes anything, so that a refusal does not spoil the transaction of others. It
-reads before it writes if it can: a driver may send writes together that no read comes between.
+A method that refuses does so before it writes anything, so that others in the same transaction can commit. It
+reads before it writes if it can: a driver may send writes together if there is no read between them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .structs import (
 
 
 class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
-    """What can be done in a transaction."""
+    """All writes of one transaction."""
 
     # runs
 
@@ -54,7 +54,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             return (yield from self._insert_run(replace(run, status="running"), None, parent, idempotency))
         it = yield from self._require_session(run.session_id)
         if (known := (yield from self.repeated(idempotency))) is not None:
-            return known  # another node has started it while this one waited for the session
+            return known  # another node has started it while this one waited for the session's lock
         in_progress = yield from self._in_progress(it)
         has_queue = any(each["status"] == "queued" for each in in_progress)
         yield from self._check(it, run, input, parent, expect_head, has_queue=has_queue)
@@ -94,14 +94,14 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
     ) -> Steps[None]:
         taken: set[str] = set()
         if input:
-            asked = {"session": it.n, "ids": self._dialect.many([message.id for message in input])}
-            taken = {row["id"] for row in (yield "known_messages", asked)}
+            values = {"session": it.n, "ids": self._dialect.many([message.id for message in input])}
+            taken = {row["id"] for row in (yield "known_messages", values)}
         queued = (yield from self.queued(it.session.id)) if has_queue else []
         waiting = (message.id for other in queued if other.id != run.id for message in other.input)
         rules.refuse_known(input, taken.union(waiting))
 
     def _in_progress(self, it: OpenSession) -> Steps[list[Row]]:
-        """Return id, status and `ahead` of each run that has not settled: the running one, then the queued in order."""
+        """Return id, status and `ahead` of each unsettled run: the running one, then the queued ones in order."""
         return list((yield "unsettled", {"session": it.n}))
 
     def _insert_run(
@@ -136,7 +136,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return run
 
     def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Steps[None]:
-        """Let what a run answers enter the session, and move the head there."""
+        """Add the input of a run to the session, and move the head there."""
         yield from self._add(it, *messages)
         yield from self._set_title(it, rules.title_for(it.session.title, messages))
         it.change(head_id=run.parent_id)
@@ -185,13 +185,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return settlement
 
     def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Steps[None]:
-        """Note whether a running run waits for a person."""
+        """Record whether a running run waits for a person."""
         yield "note_waiting", {"id": run_id, "epoch": epoch, "waits": int(waits)}
 
     def _run_to_change(self, run_id: str) -> Steps[RunRecord | None]:
-        """Return a run, which no other transaction changes from here on, nor its session.
+        """Return a run, locked with its session: no other transaction can change them until this one ends.
 
-        The session comes first, as everywhere: transactions that lock in one order never wait for each other.
+        The session is locked first, as everywhere: transactions that lock in the same order cannot deadlock.
         """
         yield "lock_session_of_run", {"id": run_id}
         row = first((yield "run_to_change", {"id": run_id}))
@@ -209,7 +209,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             it.change(head_id=message.id)
 
     def change_queued(self, run_id: str, parted: Parted) -> Steps[RunRecord | None]:
-        """Change what a queued run will say."""
+        """Change the input of a queued run."""
         run = yield from self._run_to_change(run_id)
         if run is None or run.status != "queued":
             return None
@@ -237,7 +237,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return replace(run, status="settled", seq=1, settlement=settlement, settled_at=now)
 
     def delete_run(self, run_id: str) -> Steps[bool]:
-        """Delete a settled run that belongs to no session; what refers to it goes with it."""
+        """Delete a settled run that belongs to no session, and all rows that refer to it."""
         return (yield from self._delete_all((yield "deletable_run", {"id": run_id}))) > 0
 
     def delete_runs(
@@ -249,7 +249,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return (yield from self._delete_all((yield ("deletable_runs", "deletable", *conditions), values)))
 
     def forget_idempotency(self, settled_before: float, limit: int) -> Steps[int]:
-        """Forget at most `limit` idempotency keys of runs that settled before a time."""
+        """Delete at most `limit` idempotency keys of runs that settled before a time."""
         rows = yield "old_idempotency", {"before": settled_before, "limit": limit}
         due = [(row["owner"], row["key"]) for row in rows]
         yield "forget_idempotency", due
@@ -280,12 +280,12 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return answers
 
     def _ends_of_logs(self, entries: Sequence[Append]) -> Steps[dict[tuple[str, int], tuple[int, int]]]:
-        """Return number and last seq of each run that can be written to, by its id and epoch; in one query for all."""
+        """Return row number and last seq of each writable run, by its id and epoch, in one query."""
         rows = yield "ends_of_logs", {"ids": self._dialect.many([entry.run_id for entry in entries])}
         return {(run_id, epoch): (n, end or 0) for run_id, epoch, n, end in rows}
 
     def trim_logs(self, settled_before: float, limit: int) -> Steps[int]:
-        """Forget the events of at most `limit` runs that settled before a time."""
+        """Delete the events of at most `limit` runs that settled before a time."""
         rows = yield "due_for_trim", {"before": settled_before, "limit": limit}
         due = [(row["n"],) for row in rows]
         yield "trim_events", due
@@ -295,7 +295,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
     # documents
 
     def put_document(self, document: Document, expected_version: int | None) -> Steps[Document]:
-        """Keep a document: compare-and-set."""
+        """Store a document: compare-and-set."""
         row = first((yield "document_to_change", {"kind": document.kind, "id": document.id}))
         known = None if row is None else as_document(row)
         after = rules.after_put(document, known, expected_version)
@@ -307,14 +307,14 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return after
 
     def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Steps[list[Document]]:
-        """Keep documents, all of them or none. They are locked in one order, so that no two calls wait in a circle."""
+        """Store documents, all or none. They are locked in one order, so that two calls cannot deadlock."""
         kept: dict[int, Document] = {}
         for n, (document, expected) in sorted(enumerate(puts), key=lambda put: (put[1][0].kind, put[1][0].id)):
             kept[n] = yield from self.put_document(document, expected)
         return [kept[n] for n in range(len(puts))]
 
     def delete_document(self, kind: str, id: str) -> Steps[bool]:
-        """Forget a document."""
+        """Delete a document."""
         row = first((yield "document_to_change", {"kind": kind, "id": id}))
         if row is not None:
             yield "delete_document", {"kind": kind, "id": id}
@@ -342,7 +342,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return (yield from self._change_key(id, lambda key: replace(key, revoked_at=now)))
 
     def change_key(self, id: str, details: KeyDetails) -> Steps[KeyRecord | None]:
-        """Change what a key is limited to."""
+        """Change the limits of a key."""
         return (yield from self._change_key(id, lambda key: replace(key, details=details)))
 
     def _change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> Steps[KeyRecord | None]:
@@ -355,7 +355,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         return key
 
     def keys_used(self, ids: Sequence[str], now: float) -> Steps[None]:
-        """Note when keys were used last."""
+        """Record the time of the last use of keys."""
         for id in sorted(ids):
             yield "api_key_used", {"id": id, "now": now}
 
@@ -371,7 +371,7 @@ def _busy(in_progress: Sequence[Row], if_busy: IfBusy) -> str | None:
 def _started(
     it: OpenSession, run: RunRecord, input: Sequence[Message], parent: str | None, keeper: str, at: float | None
 ) -> tuple[tuple[Message, ...], RunRecord]:
-    """Return the messages of a run that starts, in their places, and its record."""
+    """Return the messages of a run that starts, with their parents, and its record."""
     parent_id = rules.resolve_parent(parent, it.session.head_id)
     messages = rules.chained(input, parent_id)
     head = messages[-1].id if messages else parent_id

@@ -1,6 +1,6 @@
 -- The queries that PostgreSQL has in its own words, by name: lists as arrays, search by tsvector, locks.
--- A transaction locks the row of its session first, then that of its run: two of them never wait for each other in a
--- circle. FOR NO KEY UPDATE lets rows that only refer to a locked one be added meanwhile.
+-- A transaction locks the row of its session first, then that of its run, so that two of them cannot
+-- deadlock. FOR NO KEY UPDATE lets rows that only refer to a locked one be added meanwhile.
 
 -- runs
 
@@ -39,8 +39,8 @@ NOT (owner = ANY (:besides))
 SELECT id, epoch, n, (SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1) AS last
 FROM runs WHERE id = ANY (:ids) AND status = 'running'
 
--- An append in one statement, if each row goes on where its log ends; otherwise nothing is added, and `fits` is false.
--- The lock on the row of the node holds off a claim that fences it until this is committed. LIMIT 1 keeps the planner
+-- An append in one statement, if each row directly follows the end of its log; else nothing is added, `fits` is false.
+-- The lock on the row of the node delays a claim that fences it until this is committed. LIMIT 1 keeps the planner
 -- from comparing all running runs with all rows: it expects few of both.
 -- name: append_rows
 WITH mine AS (SELECT 1 FROM keepers WHERE id = :keeper AND NOT fenced FOR KEY SHARE),
@@ -205,7 +205,7 @@ SELECT pg_notify(:channel, :payload)
 -- name: lock_api_keys
 SELECT pg_advisory_xact_lock(4842671)
 
--- what runs use
+-- usage and budgets
 
 -- Budgets are shared out one request after the other: two nodes never give out the same tokens.
 -- name: lock_spending

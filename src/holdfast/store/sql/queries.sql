@@ -1,5 +1,5 @@
--- The queries of every SQL store, by name. Those that a database needs in its own words are in a file of its own.
--- `status <> 'settled'` beside `status = ...` says nothing new: it lets SQLite see that the small index will do.
+-- The queries of every SQL store, by name. Queries that differ between databases are in the file of each dialect.
+-- `status <> 'settled'` beside `status = ...` is redundant: with it SQLite uses the small partial index.
 -- A `?` stands in queries that run once for each tuple of a list.
 
 -- runs
@@ -250,7 +250,7 @@ UPDATE api_keys SET name = '', owner = '', account = '', details = '{}', last_us
     changed = (SELECT coalesce(max(changed), 0) + 1 FROM api_keys)
 WHERE id = :id
 
--- the audit log, and what an owner has
+-- the audit log, and the data of an owner
 
 -- name: lock_audit
 SELECT 1 AS locked
@@ -432,7 +432,7 @@ WHERE n IN (SELECT session FROM runs WHERE status = 'queued' AND status <> 'sett
     AND n NOT IN (SELECT session FROM runs WHERE status = 'running' AND status <> 'settled' AND session IS NOT NULL)
 ORDER BY n
 
--- what runs use
+-- usage and budgets
 
 -- name: put_charge
 INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, input_tokens, output_tokens, cost,
@@ -456,7 +456,7 @@ ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = exclude
 -- name: drop_charge
 DELETE FROM charges WHERE id = :id AND settled_at IS NULL
 
--- Tokens and money count from a day on. Runs that go on, and what began within a minute, count whatever their day is.
+-- Tokens and cost count from a day on. Running runs, and requests of the last minute, count independent of their day.
 -- name: spent_by_owner
 SELECT coalesce(sum(used), 0) AS tokens, coalesce(sum(cost), 0) AS cost, coalesce(sum(held), 0) AS held_tokens,
     coalesce(sum(held_cost), 0) AS held_cost, coalesce(sum(running), 0) AS running, coalesce(sum(recent), 0) AS recent
@@ -501,7 +501,7 @@ FROM (
         AND (day >= :since OR running = 1 OR started_at > :recent)
 ) AS every
 
--- A charge of a node that has ended, and whose run no other node will settle. All that it held may have been used.
+-- Charges of nodes that are fenced or unknown, whose runs no other node will settle. All that they held counts as used.
 -- name: end_left_charges
 UPDATE charges SET settled_at = :now, cost = CASE WHEN held_cost > coalesce(cost, 0) THEN held_cost ELSE cost END,
     output_tokens = CASE WHEN held_tokens > input_tokens + output_tokens THEN held_tokens - input_tokens

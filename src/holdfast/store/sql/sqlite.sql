@@ -121,7 +121,7 @@ DELETE FROM keepers
 SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
 FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
 
--- what runs use
+-- usage and budgets
 
 -- name: lock_spending
 -- name: search_changes

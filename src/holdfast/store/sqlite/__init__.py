@@ -1,4 +1,4 @@
-"""The store for one machine: a SQLite database in a folder, and nothing to install."""
+"""The store for one machine: a SQLite database in a folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ...errors import StoreUnavailable
 from ..hints import Hints
+from ..nodes import OnHint
 from ..rows import Steps
 from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
@@ -24,14 +25,14 @@ T = TypeVar("T")
 
 
 class SqliteStore(RowStore):
-    """Stores everything in one SQLite file, which one process owns.
+    """Stores everything in one SQLite file, which belongs to one process.
 
-    All writes of a moment are one commit. It is flushed to the disk if anything in it was acknowledged for good;
+    Concurrent writes share one commit. It is flushed to the disk if any of its writes must survive a power cut;
     a commit of appends alone is not, and survives `kill -9` but not a power cut.
     """
 
     def __init__(self, path: str | Path, *, trace: Trace | None = None) -> None:
-        """Open the database in a folder, or the file itself, and make it if there is none.
+        """Open the database in a folder, or the file itself. Create it if there is none.
 
         `trace` is called with each statement of the writer, in its thread.
         """
@@ -47,11 +48,11 @@ class SqliteStore(RowStore):
 
     @property
     def commits(self) -> int:
-        """How many transactions were committed so far: far fewer than writes, under load."""
+        """Number of committed transactions so far. Under load it is far below the number of writes."""
         return self._writer.commits
 
     def wal_bytes(self) -> int:
-        """Return the size of the write-ahead log. It reads the disk."""
+        """Return the size of the write-ahead log in bytes. This reads the disk."""
         wal = self.path.with_name(self.path.name + "-wal")
         return wal.stat().st_size if wal.exists() else 0
 
@@ -67,7 +68,7 @@ class SqliteStore(RowStore):
         return result
 
     async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
-        """Read in a separate thread: no long read delays a revocation. A file that was replaced is an error."""
+        """Read in a separate thread, so that no long read delays a revocation. Raises if the file was replaced."""
         self._refuse_if_closed()
 
         def read(db: sqlite3.Connection) -> T:
@@ -81,18 +82,18 @@ class SqliteStore(RowStore):
         if self._closed:
             raise StoreUnavailable("The store is closed.")
 
-    # hints: one process has the file, so that it tells only itself
+    # hints: one process has the file, so they stay within it
 
     async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, hear: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call `hear` with each hint for a node."""
-        return self._hints.listen(keeper, hear)
+    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+        """Call `on_hint` with each hint for a node."""
+        return self._hints.listen(keeper, on_hint)
 
     async def close(self) -> None:
-        """Finish the calls that are under way, move everything from the log into the file, and close it."""
+        """Finish the calls in progress, checkpoint the write-ahead log, and close the file."""
         if not self._closed:
             self._closed = True
             await self._readers.close()

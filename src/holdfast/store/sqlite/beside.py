@@ -31,7 +31,7 @@ class SqliteBeside:
 
     The async methods are those of a store.
 
-    Root may use it for another user's folder: files that it makes belong to that user.
+    Root may use it for another user's folder: the files that it creates belong to that user.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -40,15 +40,15 @@ class SqliteBeside:
     # keys
 
     def list(self) -> list[KeyRecord]:
-        """Return all keys, revoked ones too; none if there is no database."""
+        """Return all keys, including revoked ones; none if there is no database."""
         return self._read("api_keys", READING.api_keys(), [])
 
     def add(self, *keys: KeyRecord) -> None:
-        """Add keys, all or none; see `Store.add_key`. The database is made if there is none."""
+        """Add keys, all or none; see `Store.add_key`. Create the database if there is none."""
         self._write(WRITING.add_keys(keys))
 
     def revoke(self, id: str, now: float) -> KeyRecord | None:
-        """Revoke a key; None if no key in force has the id."""
+        """Revoke a key; None if no active key has the id."""
         return self._write(WRITING.revoke_key(id, now))
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -64,7 +64,7 @@ class SqliteBeside:
         return await asyncio.to_thread(self.revoke, id, now)
 
     async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change what a key is limited to."""
+        """Change the limits of a key."""
         return await asyncio.to_thread(self._write, WRITING.change_key(id, details))
 
     # documents
@@ -76,23 +76,23 @@ class SqliteBeside:
     async def list_documents(
         self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
     ) -> Sequence[Document]:
-        """Return documents of a kind, those added last first."""
+        """Return documents of a kind, the last added first."""
         steps = READING.list_documents(kind, owner, before, limit)
         return await asyncio.to_thread(lambda: self._read("documents", steps, []))
 
     async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Keep a document."""
+        """Store a document."""
         return await asyncio.to_thread(self._write, WRITING.put_document(document, expected_version))
 
     async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Sequence[Document]:
-        """Keep documents, all of them or none."""
+        """Store documents, all or none."""
         return await asyncio.to_thread(self._write, WRITING.put_documents(puts))
 
     async def delete_document(self, kind: str, id: str) -> bool:
-        """Forget a document."""
+        """Delete a document."""
         return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id))
 
-    # what an owner has
+    # the data of an owner
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
         """Return the ids of an owner's sessions of every kind."""
@@ -128,14 +128,14 @@ class SqliteBeside:
     async def usage(
         self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
     ) -> Sequence[UsageRow]:
-        """Return what was used on some days."""
+        """Return the usage of some days."""
         steps = READING.usage(since, until, owner, limit)
         return await asyncio.to_thread(lambda: self._read("usage", steps, []))
 
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
         """Add a session together with messages."""
-        said = await parted(messages)
-        return await asyncio.to_thread(self._write, WRITING.add_session(session, said))
+        split = await parted(messages)
+        return await asyncio.to_thread(self._write, WRITING.add_session(session, split))
 
     async def delete_session(self, session_id: str) -> bool:
         """Delete a session."""
@@ -148,10 +148,10 @@ class SqliteBeside:
         return await asyncio.to_thread(self._write, WRITING.add_audit(entry))
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> Sequence[AuditEntry]:
         """Return entries of the audit log."""
-        steps = READING.read_audit(wanted, after, before, limit)
+        steps = READING.read_audit(filter, after, before, limit)
         return await asyncio.to_thread(lambda: self._read("audit", steps, []))
 
     async def audit_end(self) -> tuple[int, str]:
@@ -171,7 +171,7 @@ class SqliteBeside:
             return drive(db, steps)
 
     def _bring_up_to_date(self) -> None:
-        """Create or migrate the database, unless the process that has it open does so."""
+        """Create or migrate the database, unless a process that has it open does so."""
         give_up = time.monotonic() + _PATIENCE
         while not self._is_current():
             try:

@@ -1,4 +1,4 @@
-"""One SQLite database file: its folder, its lock, its schema, and what may be wrong with it."""
+"""One SQLite database file: its folder, its lock, its schema, and its errors."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ else:
     import fcntl
 
 _APPLICATION_ID = 0x486F6C64  # "Hold": marks our files
-_CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: a bigger file would keep the start waiting, and is checked while it is read
-_BUSY_SECONDS = 3.0  # until the server gives up a write because another program has locked the database
-_BUSY_BESIDE = 60_000  # milliseconds that a command waits for its turn to write; SQLite gives no turns in order
-_WAL_PAGES = 4000  # 16 MB between checkpoints: a page that many runs append to is then copied once, not each time
+_CHECKED_WHOLE = 64 * 1024 * 1024  # bytes: the check of a bigger file would delay the start too long
+_BUSY_SECONDS = 3.0  # timeout of a write of the server while another program has locked the database
+_BUSY_BESIDE = 60_000  # milliseconds: timeout of a command for the write lock, which SQLite does not grant in order
+_WAL_PAGES = 4000  # 16 MB between checkpoints: a page with many appends is then copied once
 _WAL_BYTES = 64 * 1024 * 1024
 
 Trace = Callable[[str], None]
 
 
 class StoreReadOnly(HoldfastError):
-    """The database, or the place for it, cannot be written."""
+    """The database or its folder cannot be written."""
 
     code = "store_read_only"
     status = 503
@@ -44,10 +44,10 @@ class StoreReadOnly(HoldfastError):
 
 
 class Lock:
-    """Proves that no other process owns a database. The system releases it when the process ends, however it ends.
+    """The exclusive lock of a process on a database. The system releases it when the process ends, even if killed.
 
-    The lock file says which process that is. On Linux the database itself is locked too, so that nobody gets past the
-    lock by deleting the file. SQLite's own locks are of another kind there, and the two do not meet.
+    The lock file has the process id. On Linux the database itself is locked too, so that another process cannot evade
+    the lock by deleting that file. SQLite's own locks are of another kind there, and do not conflict with it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ class Lock:
         os.write(self._file, str(os.getpid()).encode())
 
     def hold(self, path: Path) -> None:
-        """Lock the database too, which exists by now."""
+        """Lock the database file too. It must exist."""
         if sys.platform == "linux":
             self._database = open_file(path, os.O_RDWR)
             try:
@@ -84,7 +84,7 @@ def _in_use(path: Path, holder: str) -> StoreInUse:
 
 def _lock(file: int) -> None:
     if sys.platform == "win32":
-        os.lseek(file, 1024, os.SEEK_SET)  # Windows keeps others from reading what is locked: not the process id
+        os.lseek(file, 1024, os.SEEK_SET)  # after the process id: on Windows others cannot read locked bytes
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         os.lseek(file, 0, os.SEEK_SET)
     else:
@@ -107,11 +107,11 @@ def prepare(
     guest: bool = False,
     for_copy: bool = False,
 ) -> tuple[Lock, sqlite3.Connection]:
-    """Make the folder and the file if there are none, lock them, and bring the schema up to date.
+    """Create the folder and the file if there are none, lock them, and migrate the schema.
 
-    The lock proves that every process before this one is dead, so their leases end here: what they left is found at
-    once, not when a lease has run out. A `guest` is a command that root runs for the owner of the folder.
-    A database that is not yet a complete copy is refused, save `for_copy`.
+    The lock proves that every earlier process is dead, so their leases end here: their runs are taken over at
+    once, not after the end of a lease. A `guest` is a command that root runs for the owner of the folder.
+    A database that is an incomplete copy is refused, unless `for_copy`.
     """
     with explained(path), contextlib.ExitStack() as undo:
         make_folder(path.parent)
@@ -134,7 +134,7 @@ def prepare(
 
 
 def _create(path: Path) -> None:
-    """Create a database that is never an empty file, so that an empty file is known to be another program's."""
+    """Create a database that is never an empty file, so that an empty file is known not to be ours."""
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise StoreDamaged(
@@ -150,7 +150,7 @@ def _create(path: Path) -> None:
 
 
 def open_connection(path: Path, trace: Trace | None = None) -> sqlite3.Connection:
-    """Open the connection that writes. There is one in a server, and it makes the checkpoints too.
+    """Open the connection that writes. A server has one, which also makes the checkpoints.
 
     Two connections that checkpoint can corrupt a database in SQLite before 3.51.3 (the WAL-reset bug).
     """
@@ -168,8 +168,8 @@ def open_connection(path: Path, trace: Trace | None = None) -> sqlite3.Connectio
 def connect_beside(path: Path) -> sqlite3.Connection:
     """Open a connection for one short write beside a server that has the database open.
 
-    It never checkpoints. The WAL-reset bug needs a commit that starts the log anew while another connection begins a
-    checkpoint of a log that is copied already; the server's connection begins one only after a commit of its own.
+    It never checkpoints. The WAL-reset bug needs a commit that resets the log while another connection begins a
+    checkpoint of an already copied log. The server's connection begins one only after a commit of its own.
     """
     db = _open(f"{path.as_uri()}?mode=rw", "synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0")
     db.execute(f"PRAGMA busy_timeout = {_BUSY_BESIDE}")
@@ -196,7 +196,7 @@ def _open(uri: str, *pragmas: str, trace: Trace | None = None) -> sqlite3.Connec
     return db
 
 
-# what may be wrong
+# checks and errors
 
 
 def _check_header(path: Path) -> None:
@@ -238,7 +238,7 @@ def _damaged(path: Path, found: object) -> StoreDamaged:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Return an error that says what happened, why, and what to do, in place of the system's."""
+    """Raise errors of the system and of SQLite as errors with cause and remedy."""
     try:
         yield
     except OSError as error:
@@ -270,7 +270,7 @@ def _explain_sqlite(error: sqlite3.Error, path: Path) -> HoldfastError:
 
 
 def primary_code(error: BaseException) -> int | None:
-    """Return the main part of SQLite's error code; None if the error is of another kind."""
+    """Return SQLite's primary error code; None if the error is not from SQLite."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
@@ -291,9 +291,9 @@ _UNAVAILABLE: dict[int | None, str] = {
 
 
 def unavailable(error: BaseException) -> StoreUnavailable | None:
-    """Return what to say if the medium has failed; None if the error is of another kind."""
-    words = _UNAVAILABLE.get(primary_code(error))
-    return None if words is None else StoreUnavailable(f"{words} ({getattr(error, 'sqlite_errorname', '')})")
+    """Return the error for a failure of the medium; None if the error is of another kind."""
+    message = _UNAVAILABLE.get(primary_code(error))
+    return None if message is None else StoreUnavailable(f"{message} ({getattr(error, 'sqlite_errorname', '')})")
 
 
 # schema
@@ -304,18 +304,18 @@ _CHANGES_OF_ROWS = {8: move_pictures}
 
 @functools.cache
 def migrations() -> tuple[Migration, ...]:
-    """Return the steps that this version knows, in order."""
+    """Return the migrations of this version, in order."""
     return steps_in(SQL, _CHANGES_OF_ROWS)
 
 
 def is_current(path: Path) -> bool:
-    """Return whether a database exists and has every step of this version's schema. A newer one is refused."""
+    """Return whether a database exists and has every migration of this version. A newer schema is refused."""
     with explained(path):
         return os.path.lexists(path) and not pending(path)
 
 
 def pending(path: Path) -> list[Migration]:
-    """Return the steps that a database does not have yet. Nothing is changed. A newer schema is refused."""
+    """Return the migrations that a database lacks. Nothing is changed. A newer schema is refused."""
     with explained(path):
         check_file(path)
         _check_header(path)
@@ -334,7 +334,7 @@ def _migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> 
 
 
 def _due(db: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> list[Migration]:
-    """Return the steps that are not applied yet. A database with a step that is not among them is refused."""
+    """Return the migrations that are not applied yet. A database with a migration not in `steps` is refused."""
     applied = {row["number"]: row["checksum"] for row in db.execute("SELECT number, checksum FROM migrations")}
     older = f"go back to a backup: {path.name}.before-NNNN"
     check_applied(applied, {step.number: step for step in steps}, str(path), older)
@@ -350,7 +350,7 @@ def _mark_as_ours(db: sqlite3.Connection) -> None:
 
 
 def _back_up(db: sqlite3.Connection, target: Path) -> None:
-    """Copy the whole database, then give the copy its name: a partial copy is never taken for a backup."""
+    """Copy the whole database, then give the copy its name, so that a partial copy is never mistaken for a backup."""
     part = target.with_name(target.name + ".part")
     part.unlink(missing_ok=True)
     os.close(open_file(part, os.O_RDWR | os.O_EXCL))
@@ -374,7 +374,7 @@ def _apply(db: sqlite3.Connection, migration: Migration) -> None:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undo what was not committed. SQLite has done so already after some errors."""
+    """Roll back the transaction. SQLite has already done so after some errors."""
     if db.in_transaction:
         db.execute("ROLLBACK")
 

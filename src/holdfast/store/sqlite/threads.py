@@ -1,7 +1,7 @@
 """One thread that writes and two that read, so that the event loop never waits for a disk.
 
-The writer takes all that is waiting, does it in one transaction, commits, and wakes the loop once for all of it: the
-more there is to do, the less each write costs.
+The writer takes all queued jobs, runs them in one transaction, commits, and wakes the event loop once: the
+more jobs are queued, the less each write costs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class Job:
-    """Something to do in a thread, and the future of the caller who waits for it.
+    """Work for a thread, and the future of the caller that waits for it.
 
-    `durable` work survives a power cut once it is acknowledged. After the `last` one a thread ends.
+    `durable` work survives a power cut once it is acknowledged. A thread ends after the `last` job.
     """
 
     __slots__ = ("durable", "error", "future", "last", "loop", "result", "work")
@@ -41,7 +41,7 @@ class Job:
         self.error: Exception | None = None
 
     def do(self, *args: Any) -> None:
-        """Do the work, and keep its result or its error for the caller."""
+        """Do the work, and store its result or its error for the caller."""
         self.error = None
         try:
             self.result = self.work(*args)
@@ -49,7 +49,7 @@ class Job:
             self.error = error
 
     def fail(self, error: Exception) -> None:
-        """Fail the job with an error; one of the medium says what to do."""
+        """Fail the job with an error. An error of the medium becomes `StoreUnavailable`, with advice."""
         self.error = unavailable(error) or error
 
     def answer(self) -> None:
@@ -63,12 +63,12 @@ class Job:
 
 
 def resolve_job(jobs: Iterable[Job]) -> None:
-    """Wake each loop once for all of its jobs."""
+    """Wake each event loop once for all of its jobs."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, its_jobs in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is left
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no caller any more
             loop.call_soon_threadsafe(_answer_all, its_jobs)
 
 
@@ -102,12 +102,12 @@ class Writer:
         threading.Thread(target=self._run, name="holdfast-writer", daemon=True).start()
 
     def ask(self, job: Job) -> asyncio.Future[Any]:
-        """Queue a job. It is done even if the caller stops waiting."""
+        """Queue a job. It is done even if the caller is cancelled."""
         self._jobs.put(job)
         return job.future
 
     async def close(self) -> None:
-        """Do the queued jobs, move everything from the log into the file, and close it."""
+        """Do the queued jobs, checkpoint the write-ahead log, and close the file."""
         await self.ask(Job(_nothing, last=True))
 
     # in the thread
@@ -131,7 +131,7 @@ class Writer:
         return jobs
 
     def _do(self, jobs: list[Job]) -> None:
-        """Do jobs in one transaction. If one of them spoils it, each gets its own transaction."""
+        """Do jobs in one transaction. If that fails because of one job, each gets its own transaction."""
         if not jobs:
             return
         try:
@@ -158,7 +158,7 @@ class Writer:
         self.commits += 1
 
     def _undo(self, error: Exception) -> None:
-        """Roll back. After an error of the disk the next batch opens a new connection."""
+        """Roll back. After a disk error the next batch opens a new connection."""
         if self._db is None:
             return
         try:
@@ -210,7 +210,7 @@ def _nothing(db: sqlite3.Connection) -> None:
 
 
 def _refuse_spoilt(error: Exception, has_written: bool) -> None:
-    """Keep the transaction after an error that came before anything was written: it is an answer like any other."""
+    """Raise if the error of a job must undo the transaction. If the job had written nothing, the others can commit."""
     if isinstance(error, sqlite3.Error) and unavailable(error):
         raise error
     if has_written:
@@ -218,7 +218,7 @@ def _refuse_spoilt(error: Exception, has_written: bool) -> None:
 
 
 def _may_be_of_one(error: Exception) -> bool:
-    """Return whether the rest of a batch may well succeed: a full disk refuses a big write and takes a small one."""
+    """Return whether the other jobs of a batch may succeed: a full disk refuses a big write and accepts a small one."""
     return isinstance(error, _Spoilt) or primary_code(error) == sqlite3.SQLITE_FULL
 
 

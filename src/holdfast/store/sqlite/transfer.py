@@ -14,7 +14,7 @@ _SEARCH = "SELECT rowid >> 20, rowid & ((1 << 20) - 1), words FROM search"
 
 
 class SqliteTables:
-    """A database file, which no other process uses meanwhile."""
+    """A database file that no other process uses meanwhile."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = locate(path)
@@ -22,14 +22,14 @@ class SqliteTables:
         self._lock, self._db = prepare(self._path, for_copy=True)
 
     async def source_of_copy(self) -> str | None:
-        """Return what is being copied to this database."""
+        """Return the source of an unfinished copy to this database."""
         if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (COPYING,)).fetchone():
             return None
         (source,) = self._db.execute(f"SELECT source FROM {COPYING}").fetchone()
         return str(source)
 
     async def begin_copy(self, source: str) -> None:
-        """Mark the database as one that a copy is made to."""
+        """Mark the database as an incomplete copy."""
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute(f"CREATE TABLE {COPYING} (source TEXT NOT NULL)")
         self._db.execute(f"INSERT INTO {COPYING} VALUES (?)", (source,))
@@ -86,6 +86,6 @@ class SqliteTables:
             raise
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._db.close()
         self._lock.release()

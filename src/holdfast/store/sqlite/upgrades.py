@@ -1,6 +1,6 @@
-"""What a step of the schema does to rows that SQL alone cannot change.
+"""Changes of rows by migrations that SQL alone cannot make.
 
-As a published step, none of this changes: it has its own statements, not those of the newest version.
+A published migration never changes: it has its own statements, not those of the newest version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Queued(msgspec.Struct):
 
 
 def move_pictures(db: sqlite3.Connection) -> None:
-    """Step 8: keep the pictures of messages, of queued runs and of the feed as files."""
+    """Migration 8: store the pictures of messages, of queued runs and of the feed as files."""
     _move(db, "messages", "body", _without_pictures)
     _move(db, "runs", "input", _input_without_pictures, "session IS NOT NULL")
     _move(db, "feed", "data", _entry_without_pictures, "type IN ('run.queued', 'queue.changed')")
@@ -35,7 +35,7 @@ _Change = Callable[[bytes, "_Files"], bytes]
 
 
 class _Files:
-    """Keeps the pictures of one session."""
+    """Stores the pictures of one session."""
 
     def __init__(self, db: sqlite3.Connection, session: int) -> None:
         self._db = db

@@ -25,14 +25,14 @@ from ..made_keys import check_key_name, new_key
 from .sign_in import Short
 
 MOST_KEYS = 50
-"""Keys in force of one person."""
+"""Maximum number of active keys of one person."""
 DEFAULT_SCOPES: tuple[KeyScope, ...] = ("chat", "batch")
 OVERLAP = 24.0
 """Hours for which both keys work when a key is rotated."""
 
 
 class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new key: its name, and what it is limited to."""
+    """A new key: its name and its limits."""
 
     name: Short
     scopes: tuple[KeyScope, ...] = DEFAULT_SCOPES
@@ -43,24 +43,24 @@ class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an admin changes of a key."""
+    """The fields of a key that an admin can change."""
 
     budget: Budget
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many hours the key so far still works."""
+    """The hours for which the old key still works."""
 
     overlap_hours: Annotated[float, msgspec.Meta(ge=0, le=2160)] = OVERLAP
 
 
 async def list_own_keys(parts: Parts, request: Request) -> ASGIApp:
-    """List the caller's keys in force."""
+    """List the caller's active keys."""
     return Json({"keys": [shown_key(key) for key in await _own_keys(parts, request)]})
 
 
 async def make_own_key(parts: Parts, request: Request) -> ASGIApp:
-    """Make a key for the caller. The key is in this answer only."""
+    """Create a key for the caller. Only this response contains the key."""
     given, access = decode(await read_body(parts, request), NewApiKey), access_of(request)
     check_name(given.name, "name")
     if "admin" in given.scopes and access.role != "admin":
@@ -76,7 +76,7 @@ async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
-    """Make a key in place of another. Both work until the older one expires."""
+    """Create a key that replaces another. Both work until the older one expires."""
     given = decode(await read_body(parts, request), Rotation)
     key, keys = await _own_key(parts, request), await _own_keys(parts, request)
     _require_room(keys)
@@ -84,12 +84,12 @@ async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
-    """List all keys in force, of people and services."""
+    """List all active keys, of people and services."""
     return Json({"keys": [shown_key(key) for key in await _in_force(parts)]})
 
 
 async def make_service_key(parts: Parts, request: Request) -> ASGIApp:
-    """Make a key for a service: its name is an owner with things of its own."""
+    """Create a key for a service. Its name is an owner with its own sessions and runs."""
     given, access = decode(await read_body(parts, request), NewApiKey), access_of(request)
     try:
         check_key_name(given.name, parts.settings)
@@ -100,12 +100,12 @@ async def make_service_key(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def revoke_any_key(parts: Parts, request: Request) -> ASGIApp:
-    """Revoke a key of anyone."""
+    """Revoke a key of any owner."""
     return await _revoked(parts, _one_of(await _in_force(parts), request))
 
 
 async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
-    """Make a key in place of another one of anyone's."""
+    """Create a key that replaces a key of any owner."""
     given, keys = decode(await read_body(parts, request), Rotation), await _in_force(parts)
     return await _rotated(parts, request, _one_of(keys, request), keys, given)
 
@@ -205,7 +205,7 @@ def _one_of(keys: list[KeyRecord], request: Request) -> KeyRecord:
 
 
 def shown_key(key: KeyRecord) -> dict[str, Any]:
-    """Return a key as JSON: what it is for, and its first characters."""
+    """Return a key as JSON: its limits, and its first characters."""
     details = key.details
     return {
         "id": key.id,

@@ -1,4 +1,4 @@
-"""`/api/oidc`: signing in with the identity provider of the settings. A browser is sent there, and comes back."""
+"""`/api/oidc`: signing in with the identity provider of the settings, by redirects of the browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 async def start(parts: Parts, request: Request) -> ASGIApp:
-    """Send the browser to the provider."""
+    """Redirect the browser to the provider."""
     provider = _provider(parts)
     attempt = Attempt.new(request.query_params.get("next", "/"))
     try:
@@ -41,7 +41,7 @@ async def start(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def callback(parts: Parts, request: Request) -> ASGIApp:
-    """Sign in the person whom the provider has recognised, and send the browser to where it wanted to go."""
+    """Sign in the person whom the provider has recognised, and redirect the browser to the requested page."""
     provider, secure = _provider(parts), is_secure(parts, request)
     attempt = attempt_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure) or Attempt("", "", "", "/")
 
@@ -57,7 +57,7 @@ async def callback(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def _recognised(parts: Parts, provider: OidcProvider, request: Request, attempt: Attempt) -> Stored[Account]:
-    """Return the account of the person in the provider's answer. Nothing in it counts before the state is checked."""
+    """Return the account of the person in the provider's response. The state is checked before anything else."""
     given = request.query_params
     if not attempt.state:
         raise NotSignedIn("This browser has not begun to sign in, or too long ago.")
@@ -78,12 +78,12 @@ def _provider(parts: Parts) -> OidcProvider:
 
 
 def _redirect(parts: Parts) -> str:
-    """Return where the provider sends people back to. It is of the settings: a Host header could be anyone's."""
+    """Return the redirect URL for the provider. It comes from the settings: a Host header can be forged."""
     return f"{parts.settings.public_url.rstrip('/')}/api/oidc/callback"
 
 
 def _failed(parts: Parts, request: Request, error: HoldfastError) -> ASGIApp:
-    """Send the browser to the sign-in page, which says what happened. The reason is in the log."""
+    """Redirect the browser to the sign-in page, which shows the error. The details are logged."""
     logger.warning("sign-in with the identity provider failed: %s", error)
     return _to(f"/?sign_in_error={error.code}", attempt_cookie(None, secure=is_secure(parts, request)))
 

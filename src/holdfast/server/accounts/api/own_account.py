@@ -25,14 +25,14 @@ from .sign_in import Short, shown_account
 
 
 class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person may change: the name and the e-mail address."""
+    """The fields that a person may change: name and e-mail address."""
 
     name: Short | None = None
     email: Short | None = None
 
 
 class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The password so far, and the new one."""
+    """The current password, and the new one."""
 
     current: Short
     password: Short
@@ -75,13 +75,13 @@ async def list_sign_ins(parts: Parts, request: Request) -> ASGIApp:
 
 async def end_sign_in(parts: Parts, request: Request) -> ASGIApp:
     """End a sign-in of the caller."""
-    wanted, account = request.path_params["sign_in_id"], access_of(request).account
+    sign_in_id, account = request.path_params["sign_in_id"], access_of(request).account
     async for stored in parts.people.sign_ins.of(account):
-        if _short(stored.id) == wanted:
+        if _short(stored.id) == sign_in_id:
             await parts.people.sign_ins.end(stored.id, account=account)
             await parts.people.callers.refresh()
             return NoContent()
-    raise NotFound(f"There is no sign-in {wanted!r}.")
+    raise NotFound(f"There is no sign-in {sign_in_id!r}.")
 
 
 async def end_other_sign_ins(parts: Parts, request: Request) -> ASGIApp:
@@ -100,7 +100,7 @@ async def _own(parts: Parts, request: Request) -> Stored[Account]:
 
 
 def _short(id: str) -> str:
-    """Return the id of a sign-in as it is shown: the start of the digest."""
+    """Return the visible id of a sign-in: the start of the digest."""
     return f"in_{id[:16]}"
 
 

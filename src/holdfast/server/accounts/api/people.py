@@ -1,4 +1,4 @@
-"""`/api/admin/people` and `/api/admin/groups`: what an admin does with accounts and groups."""
+"""`/api/admin/people` and `/api/admin/groups`: accounts and groups, for admins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_GROUPS = 500
 
 
 class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new account. Without a password, the answer has a link with which its person sets one."""
+    """A new account. Without a password, the response has a link to set one."""
 
     name: Short
     email: Short = ""
@@ -40,14 +40,14 @@ class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PersonChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an admin changes of an account. What is left out stays."""
+    """The changed fields of an account. Fields that are left out stay."""
 
     name: Short | UnsetType = UNSET
     email: Short | UnsetType = UNSET
     role: AccountRole | UnsetType = UNSET
     groups: tuple[Short, ...] | UnsetType = UNSET
     subject: Annotated[str, msgspec.Meta(max_length=600)] | UnsetType = UNSET
-    """Who the person is elsewhere: `issuer subject` of the identity provider, or `proxy name`."""
+    """The person's identity elsewhere: `issuer subject` of the identity provider, or `proxy name`."""
     disabled: bool | UnsetType = UNSET
     budget: Budget | UnsetType = UNSET
 
@@ -66,7 +66,7 @@ class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an admin changes of a group. What is left out stays."""
+    """The changed fields of a group. Fields that are left out stay."""
 
     name: Short | UnsetType = UNSET
     models: Patterns | UnsetType | None = UNSET
@@ -80,8 +80,8 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_people(parts: Parts, request: Request) -> ASGIApp:
     """List accounts, the newest first, a page at a time; or find one by its name or e-mail address."""
     accounts = parts.people.accounts
-    if (wanted := request.query_params.get("name")) is not None:
-        found = await accounts.find(wanted)
+    if (login := request.query_params.get("name")) is not None:
+        found = await accounts.find(login)
         return Json({"people": [] if found is None else [shown_account(found)], "before": None})
     limit = whole_number(request, "limit", 50, 200)
     page = await accounts.page(before=request.query_params.get("before"), limit=limit)
@@ -123,7 +123,7 @@ async def change_person(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def delete_person(parts: Parts, request: Request) -> ASGIApp:
-    """Delete an account, its sign-ins and its keys; with `data=delete` also all that the person has."""
+    """Delete an account, its sign-ins and its keys; with `data=delete` also all data of the person."""
     choice = request.query_params.get("data")
     if choice not in ("keep", "delete"):
         raise BadRequest("Choose what happens to the person's chats and runs: data=keep or data=delete.", param="data")
@@ -138,7 +138,7 @@ async def delete_person(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def make_reset_link(parts: Parts, request: Request) -> ASGIApp:
-    """Make a link with which a person sets a new password, once. Earlier links are withdrawn."""
+    """Create a one-time link to set a new password. Earlier links are withdrawn."""
     account = await _person(parts, request)
     await parts.people.secrets.forget(account.id)
     return Json({"reset": await _link(parts, account.id)}, status_code=201)
@@ -146,7 +146,7 @@ async def make_reset_link(parts: Parts, request: Request) -> ASGIApp:
 
 async def list_groups(parts: Parts, request: Request) -> ASGIApp:
     """List the groups."""
-    return Json({"groups": [_shown(group) async for group in parts.people.callers.groups.all()]})
+    return Json({"groups": [_group_json(group) async for group in parts.people.callers.groups.all()]})
 
 
 async def add_group(parts: Parts, request: Request) -> ASGIApp:
@@ -159,7 +159,7 @@ async def add_group(parts: Parts, request: Request) -> ASGIApp:
     stored = await parts.people.callers.groups.put(new_id("grp"), group)
     note_of(request).target = stored.id
     await _group_changed(parts, stored.id)
-    return Json(_shown(stored), status_code=201)
+    return Json(_group_json(stored), status_code=201)
 
 
 async def change_group(parts: Parts, request: Request) -> ASGIApp:
@@ -177,7 +177,7 @@ async def change_group(parts: Parts, request: Request) -> ASGIApp:
     if (stored := await parts.people.callers.groups.change(id, changed)) is None:
         raise _no_group(id)
     await _group_changed(parts, id)
-    return Json(_shown(stored))
+    return Json(_group_json(stored))
 
 
 async def delete_group(parts: Parts, request: Request) -> ASGIApp:
@@ -191,9 +191,9 @@ async def delete_group(parts: Parts, request: Request) -> ASGIApp:
 
 
 def _noted(changes: dict[str, Any]) -> dict[str, str]:
-    """Return what the audit log has of a change: the names of fields, and the new role or state."""
-    shown = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
-    return {"changed": " ".join(changes), **shown}
+    """Return the details of a change for the audit log: the names of fields, and the new role or state."""
+    details = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
+    return {"changed": " ".join(changes), **details}
 
 
 async def _group_changed(parts: Parts, id: str) -> None:
@@ -215,13 +215,13 @@ async def _check_groups(parts: Parts, ids: tuple[str, ...]) -> None:
 
 
 async def _link(parts: Parts, account: str) -> dict[str, Any]:
-    """Return a one-time token, and the address of the page that takes it, if that is known."""
+    """Return a one-time token, and the URL of the page for it, if that is known."""
     token = await parts.people.secrets.make("password", account)
     base = parts.settings.public_url.rstrip("/")
     return {"token": token, "path": f"/reset#{token}", "url": f"{base}/reset#{token}" if base else None}
 
 
-def _shown(group: Stored[AccountGroup]) -> dict[str, Any]:
+def _group_json(group: Stored[AccountGroup]) -> dict[str, Any]:
     return {"id": group.id, **asdict(group.body)}
 
 

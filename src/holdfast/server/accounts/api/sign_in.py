@@ -35,7 +35,7 @@ class NewSignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FirstAdmin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first account, and the code that the server has printed. The only user of this machine needs no code."""
+    """The first account, and the code that the server has printed. It is not needed while the server needs no keys."""
 
     name: Short
     password: Short
@@ -44,14 +44,14 @@ class FirstAdmin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new password, and the token of the link that allows to set it."""
+    """A new password, and the token of the link to set it."""
 
     token: Short
     password: Short
 
 
 class PasswordsOff(HoldfastError):
-    """People sign in with the identity provider alone."""
+    """Passwords are off: people sign in with the identity provider only."""
 
     code = "passwords_off"
     status = 403
@@ -62,7 +62,7 @@ class PasswordsOff(HoldfastError):
 
 
 async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
-    """Return what a sign-in page needs to know."""
+    """Return the data for the sign-in page."""
     exist = parts.people.callers.exist
     oidc = parts.settings.oidc
     return Json(
@@ -76,13 +76,13 @@ async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def sign_in(parts: Parts, request: Request) -> ASGIApp:
-    """Sign in with a password. A sign-in that the browser had before ends."""
+    """Sign in with a password. An earlier sign-in of the browser ends."""
     given = decode(await read_body(parts, request), NewSignIn)
     _refuse_passwords(parts)
     try:
         account = await parts.people.check_password(given.name, given.password, address_of(request))
     except HoldfastError:
-        tried = await parts.people.accounts.find(given.name)  # what was typed may be a password, so only an id is noted
+        tried = await parts.people.accounts.find(given.name)  # a typed name may be a password: only an id is logged
         note_of(request).target = "" if tried is None else tried.id
         raise
     return await signed_in(parts, request, account, stay=given.stay)
@@ -95,7 +95,7 @@ async def sign_out(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def first_admin(parts: Parts, request: Request) -> ASGIApp:
-    """Add the first admin, and sign in. From then on everyone signs in."""
+    """Add the first admin, and sign in. From then on everyone must sign in."""
     given = decode(await read_body(parts, request), FirstAdmin)
     if parts.people.callers.exist:
         raise AccountsExist
@@ -118,7 +118,7 @@ def _refuse_passwords(parts: Parts) -> None:
 
 
 async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> Json:
-    """Begin a sign-in in place of the browser's last one, and return the person with the cookie."""
+    """Begin a sign-in that replaces the browser's last one, and return the account with the cookie."""
     settings, secure = parts.settings, is_secure(parts, request)
     note_of(request).actor = note_of(request).target = account.id
     idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600

@@ -1,1 +1,1 @@
-"""People's own data: all of it in one archive, brought in elsewhere, or deleted."""
+"""People's own data: exported as one archive, imported, or deleted."""

@@ -30,18 +30,18 @@ from .bringing_in import Importing
 from .erasing import shown_erasure
 
 LARGEST_ARCHIVE = 1024 * 1024 * 1024
-"""Maximum size of an archive that is brought in, in bytes. It is received into a temporary file."""
+"""Maximum size of an imported archive, in bytes. It is received into a temporary file."""
 _IN_MEMORY = 1024 * 1024
 
 
 class AccountDeletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The password, to be sure that it is the person. One without a password sends none."""
+    """The password, to confirm the identity. A person without a password sends none."""
 
     password: Short = ""
 
 
 async def export_account(parts: Parts, request: Request) -> ASGIApp:
-    """Return all that the caller has, as a ZIP archive."""
+    """Return all data of the caller, as a ZIP archive."""
     archive = Archive(parts.store, await _own(parts, request))
     return StreamingResponse(
         _while_allowed(archive.pieces(), access_of(request)),
@@ -58,7 +58,7 @@ async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncI
 
 
 async def import_account(parts: Parts, request: Request) -> ASGIApp:
-    """Bring in the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
+    """Import the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
     dry_run = _flag(request, "dry_run")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
         await _receive(request, file)
@@ -98,7 +98,7 @@ async def _receive(request: Request, file: IO[bytes]) -> None:
 
 
 async def delete_account(parts: Parts, request: Request) -> ASGIApp:
-    """Delete the caller's account at once, and all that the caller has in the background."""
+    """Delete the caller's account at once, and all data of the caller in the background."""
     given = decode(await read_body(parts, request) or b"{}", AccountDeletion)
     account = await _own(parts, request)
     note_of(request).target = account.id
@@ -110,7 +110,7 @@ async def delete_account(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def get_erasure(parts: Parts, request: Request) -> ASGIApp:
-    """Return how far an erasure is."""
+    """Return the progress of an erasure."""
     if (found := await parts.erasing.get(request.path_params["erasure_id"])) is None:
         raise NotFound("There is no such erasure, or it ended more than a month ago.")
     return Json(shown_erasure(found))

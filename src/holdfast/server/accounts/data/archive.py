@@ -1,4 +1,4 @@
-"""All that a person has, as one ZIP archive that is written while it is read: one thing at a time is in memory."""
+"""All data of a person, as one ZIP archive that is written while it is sent: one object at a time is in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNSAFE = re.compile(r"[^\w.-]")
 
 
 class ArchivedStore(Protocol):
-    """What an export reads of a store."""
+    """The methods of a store that an export needs."""
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
         """Return the ids of an owner's sessions."""
@@ -68,7 +68,7 @@ class ArchivedStore(Protocol):
     async def usage(
         self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
     ) -> Sequence[UsageRow]:
-        """Return what was used on some days."""
+        """Return the usage of some days."""
         ...
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -76,14 +76,14 @@ class ArchivedStore(Protocol):
         ...
 
     async def read_audit(
-        self, wanted: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> Sequence[AuditEntry]:
         """Return entries of the audit log."""
         ...
 
 
 class _Taken:
-    """What the archive has written and nobody has taken yet. It cannot be sought, as a connection cannot."""
+    """A buffer for the bytes that the archive has written and that were not sent yet. It is not seekable."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -112,7 +112,7 @@ class Archive:
         self._pictures: set[str] = set()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the archive. Without its last piece it is no valid archive, so a broken download shows."""
+        """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
         things = (self._sessions(), self._runs(), self._documents(), self._used(), self._keys(), self._audit())
         for parts in (self._head(), *things):
             async for piece in parts:
@@ -122,8 +122,8 @@ class Archive:
 
     async def _head(self) -> AsyncGenerator[bytes]:
         body = asdict(self._account.body)
-        shown = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
-        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": shown}
+        account = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
+        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": account}
         for piece in self._entry(HEAD, in_pieces(head)):
             yield piece
 
@@ -142,9 +142,9 @@ class Archive:
         for sha256 in referred_to(messages):
             async for piece in self._picture(id, sha256):
                 yield piece
-        said = [native.message(message) for message in messages]
-        shown = {**native.session(session), "kind": session.kind, "messages": said}
-        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(shown)):
+        listed = [native.message(message) for message in messages]
+        exported = {**native.session(session), "kind": session.kind, "messages": listed}
+        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(exported)):
             yield piece
 
     async def _picture(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
@@ -161,13 +161,13 @@ class Archive:
         before: str | None = None
         while page := await self._store.list_runs(owner=self._owner, before=before):
             for record in page:
-                shown = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
-                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(shown)):
+                exported = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
+                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(exported)):
                     yield piece
             before = page[-1].id
 
     async def _documents(self) -> AsyncGenerator[bytes]:
-        """Yield what features keep: comparisons, batches with prompts, grants, conversations, and others to come."""
+        """Yield the documents of all features: comparisons, batches with prompts, grants, conversations, and others."""
         after = ("", "")
         while page := await self._store.documents_of(self._owner, after=after):
             for document in page:
@@ -176,7 +176,7 @@ class Archive:
             after = page[-1].kind, page[-1].id
 
     def _document(self, document: Document) -> Iterator[bytes]:
-        shown = {
+        exported = {
             "kind": document.kind,
             "id": document.id,
             "created_at": native.moment(document.created_at),
@@ -184,18 +184,18 @@ class Archive:
             "body": document.body,
         }
         name = f"documents/{safe_name(document.kind)}/{safe_name(document.id)}.json"
-        return self._entry(name, in_pieces(shown))
+        return self._entry(name, in_pieces(exported))
 
     async def _used(self) -> AsyncGenerator[bytes]:
-        """Yield what the person has used, by day (days since 1970), key and model."""
+        """Yield the usage of the person, by day (days since 1970), key and model."""
         rows = await self._store.usage(0, _LAST_DAY, owner=self._owner, limit=_MOST_USAGE)
-        shown = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
-        for piece in self._entry("usage.json", in_pieces(shown)):
+        exported = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
+        for piece in self._entry("usage.json", in_pieces(exported)):
             yield piece
 
     async def _keys(self) -> AsyncGenerator[bytes]:
         own = [key for key in await self._store.list_keys() if key.account == self._account.id]
-        shown = [
+        exported = [
             {
                 "name": key.name,
                 "created_at": native.moment(key.created_at),
@@ -204,16 +204,16 @@ class Archive:
             }
             for key in own
         ]
-        for piece in self._entry("keys.json", in_pieces(shown)):
+        for piece in self._entry("keys.json", in_pieces(exported)):
             yield piece
 
     async def _audit(self) -> AsyncGenerator[bytes]:
-        """Yield what the audit log has about the person: what they did, and what was done to their account."""
-        after, wanted = 0, AuditFilter(person=self._account.id)
+        """Yield the entries of the audit log about the person: as the actor, and about the account."""
+        after, filter = 0, AuditFilter(person=self._account.id)
         info = zipfile.ZipInfo("audit.jsonl", time.gmtime()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
         with self._zip.open(info, "w", force_zip64=True) as entry:
-            while page := await self._store.read_audit(wanted, after=after):
+            while page := await self._store.read_audit(filter, after=after):
                 entry.write(b"".join(msgspec.json.encode(each) + b"\n" for each in page))
                 yield self._taken.take()
                 after = page[-1].n
@@ -231,5 +231,5 @@ class Archive:
 
 
 def safe_name(name: str) -> str:
-    """Return an id as part of a file name: an id of a client may have any characters."""
+    """Return an id in a form that is safe in a file name: ids of clients may contain any character."""
     return _UNSAFE.sub("_", name)[:150]

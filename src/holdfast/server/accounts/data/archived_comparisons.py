@@ -1,4 +1,4 @@
-"""Comparisons of an archive: checked, and with the ids that they have where they are brought in."""
+"""Comparisons of an archive: checked, and with their new ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPARISONS = f"documents/{DOCUMENT}/"
 _LONGEST_KIND = 64
 
 NewId = Callable[[str, str], str]
-"""Returns the id that something gets, by its prefix and the id that it had."""
+"""Returns the new id of an object, by its prefix and its old id."""
 
 
 class ArchivedComparison(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class ArchivedComparison(msgspec.Struct, frozen=True):
 
 
 def checked_comparison(data: bytes) -> Comparison | None:
-    """Return a comparison of an archive; None for one that was still running, whose answers are not all there."""
+    """Return a comparison of an archive; None for one that was still running: its answers are incomplete."""
     try:
         found = msgspec.json.decode(data, type=ArchivedComparison).body
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -46,12 +46,12 @@ def checked_comparison(data: bytes) -> Comparison | None:
 
 
 def sessions_of(comparison: Comparison) -> list[str]:
-    """Return the ids of the sessions of all panes, those of earlier models too."""
+    """Return the ids of the sessions of all panes, including those of earlier models."""
     return [id for pane in comparison.panes for id in (*pane.left, pane.session_id)]
 
 
 def moved(comparison: Comparison, owner: str, new: NewId, with_pictures: Callable[[Any], Any]) -> Comparison:
-    """Return a comparison of another owner, with other ids. Who has paid for it is of no use elsewhere."""
+    """Return a comparison with a new owner and new ids, and without its payer."""
     return replace(
         comparison,
         id=new("cmp", comparison.id),

@@ -1,4 +1,4 @@
-"""Bringing in the chats and comparisons of an archive: with new ids, all or nothing, and nothing is overwritten."""
+"""The import of the chats and comparisons of an archive: with new ids, all or nothing, nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from .archived_comparisons import COMPARISONS, NewId, checked_comparison, moved,
 LARGEST_ENTRY = 64 * 1024 * 1024
 """Maximum size of one session or picture of an archive, in bytes."""
 MOST_PICTURES = 256 * 1024 * 1024
-"""Maximum size of all pictures of one session, each as often as it is shown, in bytes."""
+"""Maximum size of all pictures of one session, in bytes. A picture counts each time it occurs."""
 MOST_MESSAGES = 100_000
 LARGEST_LIST = 32 * 1024 * 1024
 """Maximum size of the list of an archive's files, in bytes. All of it is in memory."""
 MOST_IN_ALL = 8 * 1024 * 1024 * 1024
-"""Maximum size of all that is read from an archive, in bytes: a small file can hold far more than its own size."""
+"""Maximum size of all uncompressed data of an archive, in bytes: a small file can expand to far more."""
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How files of an archive may be compressed. Of the other ways, Python unpacks a whole file at once."""
+"""Accepted compression methods. With the others, Python decompresses a whole file at once."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
 class ImportStore(DocumentStore, Protocol):
-    """What an import needs of a store."""
+    """The methods of a store that an import needs."""
 
     async def get_session(self, session_id: str) -> Session | None:
         """Return a session."""
@@ -59,7 +59,7 @@ class ImportStore(DocumentStore, Protocol):
 
 
 class BadArchive(BadRequest):
-    """A file is no archive of a person's data."""
+    """The file is not an archive of a person's data."""
 
     code = "bad_archive"
 
@@ -70,7 +70,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class _ArchivedMessage(ImportedMessage, frozen=True, kw_only=True):
-    """A message of an archive, with its place in the tree. Names of writers are left out: anyone could write them."""
+    """A message of an archive, with its place in the tree. Names of authors are left out: they can be forged."""
 
     id: str
     parent_id: str | None = None
@@ -98,15 +98,15 @@ _Chat = tuple[Session, list[Message]]
 
 
 class BroughtIn(msgspec.Struct):
-    """What an archive brings in: new chats and comparisons, how many are there already, and what is wrong with it."""
+    """The result of an import: numbers of new and of known chats and comparisons, and the error if it is invalid."""
 
     sessions: int = 0
     comparisons: int = 0
     known: int = 0
     refused: int = 0
-    """Chats and comparisons that are not valid. With any of them nothing is brought in."""
+    """Number of invalid chats and comparisons. If there is one, nothing is imported."""
     reason: str = ""
-    """What is wrong with the first of them."""
+    """The error of the first of them."""
     added: list[Session] = []
     """The chats, and the sessions of the panes of comparisons."""
     compared: list[str] = []
@@ -115,21 +115,21 @@ class BroughtIn(msgspec.Struct):
 
 @dataclass(frozen=True)
 class _NewComparison:
-    """A comparison that is to be added, with the sessions of its panes."""
+    """A comparison to add, with the sessions of its panes."""
 
     comparison: Comparison
     panes: list[_Chat]
 
 
 class _Known:
-    """What the owner has already."""
+    """An object that the owner already has."""
 
 
 class Importing:
-    """Reads an archive from a file, and adds its chats and comparisons to a store under an owner: all, or nothing.
+    """Reads an archive from a file, and adds its chats and comparisons to a store for an owner: all or nothing.
 
-    What is added gets an id that depends on the owner, on the id that it had, and on its content. So it is recognised
-    when it comes again, and a chat that has grown since comes as another one.
+    An added object gets an id from the owner, its old id and its content. So it is recognised when it is imported
+    again, and a chat with new messages is imported as another one.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Importing:
         check_room: Callable[[], Awaitable[None]] | None = None,
         most: int = MOST_IN_ALL,
     ) -> None:
-        """Read the list of files, which blocks. `check_room` raises if the owner has stored as much as it may."""
+        """Read the list of files, which blocks. `check_room` raises if the owner's storage quota is used up."""
         self._left = self._most = most
         self._check_room = check_room
         try:
@@ -161,10 +161,10 @@ class Importing:
         self._owner = owner
         self._now = now
         self._room = 0
-        """Bytes of pictures that the session which is being read may still have."""
+        """Bytes that are left for pictures of the current session."""
 
     async def bring_in(self, *, dry_run: bool = False) -> BroughtIn:
-        """Read everything, and then add it. A `dry_run` only reads, and returns what is wrong in place of an error."""
+        """Read everything, and then add it. A `dry_run` only reads, and returns the error instead of raising it."""
         result = await self._look_through()
         if dry_run:
             return result
@@ -176,12 +176,12 @@ class Importing:
             async for item in self._items():
                 await self._add(item, added)
         except BaseException:
-            await self._take_back(added)
+            await self._undo(added)
             raise
         return added
 
     async def _look_through(self) -> BroughtIn:
-        """Count what would be added, and what is not valid."""
+        """Count the objects to add, and the invalid ones."""
         result = BroughtIn()
         await self._require_room()
         for name in self._wanted():
@@ -200,7 +200,7 @@ class Importing:
         return result
 
     async def _items(self) -> AsyncGenerator[_Chat | _NewComparison]:
-        """Yield what is new in the archive."""
+        """Yield the new objects of the archive."""
         for name in self._wanted():
             item = await self._item(name)
             if item is not None and not isinstance(item, _Known):
@@ -210,12 +210,12 @@ class Importing:
         return [name for name in self._names if name.startswith((SESSIONS, COMPARISONS))]
 
     async def _item(self, name: str) -> _Chat | _NewComparison | _Known | None:
-        """Return what a file of the archive holds; None for what is not brought in by itself, or has not ended."""
+        """Return the object in a file of the archive; None if it is not imported by itself, or was still running."""
         if name.startswith(COMPARISONS):
             return await self._comparison(name)
         brought, data = await asyncio.to_thread(self._archived, name)
         if brought.kind != "chat":
-            return None  # a pane comes with its comparison
+            return None  # a pane is imported with its comparison
         id = self._id("ses", brought.id or name, data)
         if await self._is_own(brought.id) or await self._is_own(id):
             return _Known()
@@ -262,8 +262,8 @@ class Importing:
             result.comparisons += 1
             result.compared.append(item.comparison.id)
 
-    async def _take_back(self, result: BroughtIn) -> None:
-        """Delete what was added before it failed, but nothing that another import has added, or that has changed."""
+    async def _undo(self, result: BroughtIn) -> None:
+        """Delete the objects that a failed import has added, unless another import added them, or they have changed."""
         for id in result.compared:
             await self._comparisons.delete(id)
         for session in result.added:
@@ -286,15 +286,15 @@ class Importing:
         return brought, data
 
     def _pane(self, name: str, id: str, new: NewId) -> _Chat:
-        """Return the session of a pane. Its messages name their runs, by which their comparison finds them."""
+        """Return the session of a pane. Its messages have the ids of their runs, by which the comparison finds them."""
         brought, _ = self._archived(name)
         session, messages = self._session(brought, id)
-        runs = [said.run_id and new("run", said.run_id) for said in self._in_order(brought)]
+        runs = [archived.run_id and new("run", archived.run_id) for archived in self._in_order(brought)]
         messages = [replace(message, run_id=run) for message, run in zip(messages, runs, strict=True)]
         return replace(session, kind="pane", title="", pinned=False), messages
 
     def _session(self, brought: _ArchivedSession, id: str) -> _Chat:
-        """Return a session of the archive under its new id. It counts as changed now, so that it is not too old."""
+        """Return a session of the archive under its new id. Its last change is now, so that retention keeps it."""
         now, self._room = self._now(), MOST_PICTURES
         messages = self._messages(brought, now)
         session = Session(
@@ -313,26 +313,26 @@ class Importing:
 
     @staticmethod
     def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:
-        """Return the messages, the last one of the branch that was shown at the end."""
-        return sorted(brought.messages, key=lambda said: said.id == brought.head_id)
+        """Return the messages in an order that ends with the head of the current branch."""
+        return sorted(brought.messages, key=lambda archived: archived.id == brought.head_id)
 
     def _messages(self, brought: _ArchivedSession, now: float) -> list[Message]:
-        """Return the messages under new ids, with the times and figures that they had."""
+        """Return the messages under new ids, with their original times and figures."""
         ids: dict[str | None, str | None] = {None: None}
         messages: dict[str, Message] = {}
-        for said in brought.messages:
-            if said.id in ids:
-                raise BadArchive(f"Two messages of the session have the id {said.id!r}.")
-            if said.parent_id not in ids:
-                raise BadArchive(f"The message {said.id!r} does not follow one that is before it.")
-            id = ids[said.id] = new_id("msg")
-            message = imported_message(said, _seconds(said.created_at, now))
-            message = replace(message, id=id, parent_id=ids[said.parent_id], figures=said.figures)
-            messages[said.id] = self._with_pictures(message)
-        return [messages[said.id] for said in self._in_order(brought)]
+        for archived in brought.messages:
+            if archived.id in ids:
+                raise BadArchive(f"Two messages of the session have the id {archived.id!r}.")
+            if archived.parent_id not in ids:
+                raise BadArchive(f"The message {archived.id!r} does not follow one that is before it.")
+            id = ids[archived.id] = new_id("msg")
+            message = imported_message(archived, _seconds(archived.created_at, now))
+            message = replace(message, id=id, parent_id=ids[archived.parent_id], figures=archived.figures)
+            messages[archived.id] = self._with_pictures(message)
+        return [messages[archived.id] for archived in self._in_order(brought)]
 
     def _with_pictures(self, message: Message) -> Message:
-        """Put the pictures of the archive in the place of references to them."""
+        """Replace references by the pictures of the archive."""
         if not isinstance(message.content, list):
             return message
         return replace(message, content=[self._with_picture(part) for part in message.content])
@@ -355,7 +355,7 @@ class Importing:
         return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
     def _read(self, name: str) -> bytes:
-        """Return a file of the archive, whatever size it claims to have."""
+        """Return the contents of a file. The limits count the actual size, not the declared one."""
         if self._left <= 0:
             raise BadArchive("The archive has more in it than can be brought in at once.")
         if self._zip.getinfo(name).compress_type not in _READABLE:
@@ -372,14 +372,14 @@ class Importing:
 
 
 def _seconds(at: datetime | None, now: float) -> float:
-    """Return a time of an archive; now, if it has none or one that is still to come."""
+    """Return a time of an archive; the current time if it has none, or one in the future."""
     if at is None or at.tzinfo is None:
         return now
     return min(max(at.timestamp(), 0.0), now)
 
 
 class _WithShortList:
-    """A file whose list of files is refused if it is too long: `ZipFile` reads it at once, before anything else."""
+    """A file that refuses to read a too long list of files: `ZipFile` reads all of it at once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Deletes all that a person has: in the background, to its end even if the server restarts, with its progress."""
+"""Deletes all data of a person: in the background, with its progress, and continued after a restart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KIND = "erasure"
 KEPT = 30 * 86400.0
 """Seconds for which the record of a finished erasure is kept."""
 LATEST_USAGE = 600.0
-"""Seconds after its end for which an erasure still deletes what was counted late."""
+"""Seconds after its end for which an erasure still deletes usage that was counted late."""
 _PAGE = 50
 IN_BACKUPS = (
     "Backups that were made before still have this data, until they are deleted. The audit log keeps the id of the "
@@ -38,18 +38,18 @@ IN_BACKUPS = (
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """One erasure: whose things are deleted, and how far that is. It has ids only."""
+    """One erasure: the owner whose data is deleted, and its progress. It has ids only."""
 
     account: str
     owner: str
     state: Literal["running", "done"] = "running"
     deleted: dict[str, int] = {}
-    """How many things of each kind were deleted."""
+    """Number of deleted objects of each kind."""
     done_at: float | None = None
 
 
 class Erasing:
-    """The erasures of a server. Each is the work of one node; after a crash another one continues it."""
+    """The erasures of a server. One node runs each; after a crash another one continues it."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Erasing:
         self._retry = Retry()
 
     async def begin(self, account: Stored[Account]) -> Stored[Erasure]:
-        """Delete an account at once, and begin to delete all that its owner has."""
+        """Delete an account at once, and begin to delete all data of its owner."""
         await self._people.retire(account.id)
         stored = await self._all.put(new_id("era"), Erasure(account=account.id, owner=account.body.owner))
         await self._shares.forget_owner(account.body.owner)
@@ -95,11 +95,11 @@ class Erasing:
         await self._keys.refresh()
 
     async def get(self, id: str) -> Stored[Erasure] | None:
-        """Return an erasure, while it runs and for a month."""
+        """Return an erasure, while it runs and for a month after."""
         return await self._all.get(id)
 
     async def look(self) -> None:
-        """Continue erasures that no node works on, and forget the records of old ones."""
+        """Continue erasures that no node runs, and delete the records of old ones."""
         before = self._engine.now() - KEPT
         async for stored in self._all.all():
             if stored.body.state == "running":
@@ -156,7 +156,7 @@ class Erasing:
         return len(page)
 
     async def _batches(self, owner: str) -> int:
-        """Delete batches, and wait until their cells are gone: the node that works on one erases it."""
+        """Delete batches, and wait until their cells are deleted: the node that runs a batch deletes it."""
         page = await self._batch_runner.documents.page(owner=owner, limit=_PAGE)
         for stored in page:
             await self._batch_runner.delete(stored)
@@ -177,7 +177,7 @@ class Erasing:
         return len(ids)
 
     async def _runs(self, owner: str) -> int:
-        """Delete the runs outside of sessions. One in another's session belongs to that session, and is not deleted."""
+        """Delete the runs outside of sessions. A run in another owner's session belongs to that session, and stays."""
         deleted, before = 0, None
         while page := await self._store.list_runs(owner=owner, before=before, limit=_PAGE):
             before = page[-1].id
@@ -193,7 +193,7 @@ class Erasing:
         return await self._store.delete_run(record.id)
 
     async def _forget_late_usage(self, stored: Stored[Erasure]) -> None:
-        """Delete what was counted after the end: servers count what runs have used a moment later."""
+        """Delete usage that was counted after the end: servers count the usage of runs with a delay."""
 
         async def swept(erasure: Erasure) -> Erasure:
             return replace(erasure, owner="")

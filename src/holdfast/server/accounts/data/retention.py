@@ -1,4 +1,4 @@
-"""How long things are kept: as the settings say, or a group for its people. What is older is deleted each hour."""
+"""Retention: the days of the settings, or of a group for its people. Older data is deleted each hour."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ OWNERS_AT_ONCE = 500
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The days for which something is kept: those of the settings, and of owners whose groups set others."""
+    """The days of retention of one kind of data: those of the settings, and of owners whose groups set others."""
 
     days: float
     of: dict[str, float]
 
     def before(self, owner: str, now: float) -> float:
-        """Return the time before which an owner's things are too old."""
+        """Return the time before which an owner's data is too old."""
         return now - self.of.get(owner, self.days) * DAY
 
     def longer(self) -> list[str]:
-        """Return the owners whose things are kept for longer than the settings say."""
+        """Return the owners with a longer retention than that of the settings."""
         return [owner for owner, days in self.of.items() if days > self.days]
 
     def shorter(self) -> Iterator[tuple[float, list[str]]]:
-        """Yield the days of other owners, with some of those who have them."""
+        """Yield the retentions that groups set, in days, each with some of its owners."""
         for days in sorted(set(self.of.values())):
             owners = [owner for owner, kept in self.of.items() if kept == days]
             for first in range(0, len(owners), OWNERS_AT_ONCE):
@@ -68,7 +68,7 @@ async def _days_by_owner(parts: Parts, by_group: dict[str, float]) -> dict[str, 
 
 
 async def _delete_runs(parts: Parts, kept: Kept, now: float) -> None:
-    """Delete runs outside of sessions, and conversations of the Responses API that are not used."""
+    """Delete runs outside of sessions, and unused conversations of the Responses API."""
     await parts.store.delete_runs(now - kept.days * DAY, besides=kept.longer())
     for days, owners in kept.shorter():
         await parts.store.delete_runs(now - days * DAY, of=owners)
@@ -91,7 +91,7 @@ async def _delete_all(parts: Parts, sessions: Iterable[tuple[str, str]]) -> None
 
 
 async def _forget_keys(parts: Parts, before: float) -> None:
-    """Forget idempotency keys. A repeated request starts its work again from then on."""
+    """Delete old idempotency keys. After that a repeated request starts its work again."""
     if math.isfinite(before):
         await parts.store.forget_idempotency(before)
         await parts.batches.forget_old_keys(before)

@@ -1,4 +1,4 @@
-"""One attempt to sign in with a provider: what the browser keeps of it, and where it leads to."""
+"""One attempt to sign in with a provider: its cookie, and the page that it leads to."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 from ....errors import HoldfastError
 
 ATTEMPT_LASTS = 600
-"""Seconds in which a person has to sign in at the provider."""
+"""Timeout of signing in at the provider, in seconds."""
 _SECURE, _PLAIN = "__Host-holdfast-oidc", "holdfast-oidc"
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
-"""A path of this server: it begins with one slash, and browsers take a backslash for another."""
+"""A path of this server: it begins with exactly one slash, and browsers treat a backslash as a slash."""
 
 
 class NotSignedIn(HoldfastError):
-    """The provider's answer proves nothing about the person."""
+    """The provider's response does not prove the identity of the person."""
 
     code = "oidc_failed"
     status = 403
@@ -48,12 +48,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def local_path(next: str) -> str:
-    """Return a path of this server as it is, and `/` for anything else: no link leads to another site."""
+    """Return a path of this server unchanged, and `/` for anything else: a link must not lead to another site."""
     return next if len(next) <= 2000 and _LOCAL_PATH.fullmatch(next) else "/"
 
 
 def attempt_cookie(attempt: Attempt | None, *, secure: bool) -> str:
-    """Return the Set-Cookie header that keeps an attempt; None takes it away.
+    """Return the Set-Cookie header for an attempt; for None, the one that deletes it.
 
     The provider sends the browser back from its own site, so that the cookie cannot be Strict.
     """

@@ -1,4 +1,4 @@
-"""ID tokens: their signature, and every claim that could make one token count for another purpose."""
+"""ID tokens: the checks of their signature, and of the claims that bind a token to its purpose."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from joserfc.jwk import KeySet
 from .attempt import NotSignedIn
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
-"""Signatures that are accepted: none that the client's own secret, or no secret at all, could have made."""
+"""Accepted signature algorithms: only asymmetric ones, which neither the client's secret nor `none` can produce."""
 LEEWAY = 60
-"""Seconds by which the clocks may differ."""
+"""Maximum difference of the clocks, in seconds."""
 _SIGNING = ("RSA", "EC", "OKP")
 
 
 class UnknownSigningKey(NotSignedIn):
-    """The token is signed with a key that the provider did not have when its keys were read."""
+    """The token is signed with a key that is not among the provider's cached keys."""
 
 
 def key_set(document: Any) -> KeySet:
@@ -50,7 +50,7 @@ def claims_of(token: str, keys: KeySet) -> tuple[dict[str, Any], str]:
 
 
 def _header(token: str) -> dict[str, Any]:
-    """Return the header of a token, which proves nothing yet."""
+    """Return the header of a token, unverified."""
     part = token.partition(".")[0]
     header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return header if isinstance(header, dict) else {}
@@ -76,7 +76,7 @@ def check_claims(claims: dict[str, Any], *, issuer: str, client: str, nonce: str
 
 
 def check_access_token(claims: dict[str, Any], algorithm: str, access_token: str) -> None:
-    """Refuse an access token that is not the one that was issued with the ID token, if that says which one."""
+    """Refuse an access token that does not match the hash in the ID token, if there is one."""
     if "at_hash" not in claims:
         return
     size = {"384": hashlib.sha384, "512": hashlib.sha512}.get(algorithm[-3:], hashlib.sha256)

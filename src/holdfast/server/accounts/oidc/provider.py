@@ -1,4 +1,4 @@
-"""An OpenID Connect provider: where it is, its keys, and the exchange of a code for a person's identity."""
+"""An OpenID Connect provider: its metadata, its keys, and the exchange of a code for a person's identity."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .attempt import Attempt, NotSignedIn
 from .id_tokens import UnknownSigningKey, check_access_token, check_claims, claims_of, key_set
 
 KEPT = 3600.0
-"""Seconds for which the description and the keys of the provider are kept."""
+"""Seconds for which the metadata and the keys of the provider are cached."""
 KEYS_EVERY = 60.0
-"""Seconds between two reads of the keys because of a token with an unknown one."""
+"""Minimum seconds between two reads of the keys because of a token with an unknown key."""
 LARGEST = 256 * 1024
 TIMEOUT = 10.0
 
 
 class ProviderUnavailable(NotSignedIn):
-    """The provider does not answer, or not as a provider does."""
+    """The provider does not answer, or its response is invalid."""
 
     code = "oidc_unavailable"
     status = 502
 
 
 class OidcProvider:
-    """The provider of the settings. Its description is read when the first person signs in."""
+    """The provider of the settings. Its metadata is read when the first person signs in."""
 
     def __init__(
         self, settings: OidcSettings, environ: Mapping[str, str], *, now: Callable[[], float] = time.time
@@ -54,9 +54,9 @@ class OidcProvider:
         self._keys: tuple[float, KeySet] | None = None
 
     async def start_url(self, attempt: Attempt, redirect: str) -> str:
-        """Return the address at which a person signs in."""
+        """Return the URL at which a person signs in."""
         described = await self._description()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.settings.client_id,
             "redirect_uri": redirect,
@@ -67,10 +67,10 @@ class OidcProvider:
             "code_challenge_method": "S256",
         }
         url = str(described["authorization_endpoint"])
-        return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     async def check_issuer(self, named: str | None) -> None:
-        """Refuse an answer that another provider has sent, as the `iss` parameter of RFC 9207 tells."""
+        """Refuse a response of another provider, by the `iss` parameter of RFC 9207."""
         described = await self._description()
         if named is None and described.get("authorization_response_iss_parameter_supported") is not True:
             return
@@ -78,7 +78,7 @@ class OidcProvider:
             raise NotSignedIn("The answer is of another provider.")
 
     async def identity(self, code: str, attempt: Attempt, redirect: str) -> Identity:
-        """Exchange a code for the identity of the person. `NotSignedIn` if anything about it is wrong."""
+        """Exchange a code for the identity of the person. `NotSignedIn` if any check fails."""
         tokens = await self._exchange(code, attempt, redirect)
         claims, algorithm = await self._claims(str(tokens.get("id_token", "")))
         settings = self.settings
@@ -130,7 +130,7 @@ class OidcProvider:
             return self._keys[1]
 
     def _checked(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Refuse the description of another issuer, or one that leads to plain HTTP."""
+        """Refuse the metadata of another issuer, or with plain HTTP endpoints."""
         if described.get("issuer") != self.settings.issuer:
             raise ProviderUnavailable("The provider's description is of another issuer. Check `oidc.issuer`.")
         scheme = urlsplit(self.settings.issuer).scheme

@@ -1,4 +1,4 @@
-"""Names and e-mail addresses of accounts: their rules, and the one form in which two are the same."""
+"""Names and e-mail addresses of accounts: their rules, and the form in which they are compared."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOOK_ALIKE = str.maketrans({**_CYRILLIC, **_GREEK, "ı": "i", "ɑ": "a", "ɡ": 
 
 
 def folded(name: str) -> str:
-    """Return the form in which two names are the same: in any case and width, and with letters that look alike.
+    """Return the form in which names are compared: without case and width, and with look-alike letters unified.
 
-    So no one can be added whose name looks like another person's.
+    So no account can get a name that looks like another one.
     """
     plain = unicodedata.normalize("NFKC", name.strip()).casefold()
     return unicodedata.normalize("NFKC", plain).translate(_LOOK_ALIKE)

@@ -17,36 +17,36 @@ from .changes import AccessChanges
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A person. `owner` is whose sessions and runs are theirs."""
+    """A person. `owner` is the owner of the person's sessions and runs."""
 
     name: str
-    """The name to sign in with. No other looks like it, in any case."""
+    """The name to sign in with. It is unique, even among look-alike names."""
     owner: str
     role: AccountRole = "member"
     email: str = ""
     groups: tuple[str, ...] = ()
     """Ids of groups."""
     password: str = ""
-    """The hash of the password; empty if the person signs in elsewhere, or has not set one yet."""
+    """The hash of the password; empty if the person signs in with an identity provider, or has not set one yet."""
     is_disabled: bool = False
     subject: str = ""
-    """Who the person is for an identity provider, as `issuer subject`."""
+    """The person's identity at an identity provider, as `issuer subject`."""
     signed_in_at: float | None = None
     budget: Budget = NO_BUDGET
 
 
 class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of people: the models and agents that they have, and their budgets."""
+    """A group of people: the models and agents that they may use, and their budgets."""
 
     name: str
     models: tuple[str, ...] | None = None
     """Patterns of model names such as `openai/*`; None for all."""
     agents: tuple[str, ...] = ()
-    """Patterns of agents whose tools write or run, which no member has without a group."""
+    """Patterns of agents whose tools write or run, which members may use only through a group."""
     budget: Budget = NO_BUDGET
-    """What all of its people may use together."""
+    """The budget of all of its people together."""
     each: Budget = NO_BUDGET
-    """What each of its people may use, who has no budget of their own."""
+    """The budget of each of its people without an own budget."""
     retention_days: float | None = None
     """Days for which the runs of its people outside of chats are kept, in place of the setting of that name."""
     session_days: float | None = None
@@ -86,14 +86,14 @@ class Accounts:
         return await self._all.get(id)
 
     async def find(self, login: str) -> Stored[Account] | None:
-        """Return an account by its name or e-mail address, in any case. Always three look-ups: none tells more."""
+        """Return an account by its name or e-mail address, in any case. Always three reads, against timing attacks."""
         name = folded(login)
         by_name, by_email = [await self._index.get(f"{kind} {name}") for kind in ("name", "email")]
         entry = by_name or by_email
         return await self._all.get("" if entry is None else entry.body.account)
 
     async def of_owner(self, owner: str) -> Stored[Account] | None:
-        """Return the account whose things belong to an owner."""
+        """Return the account of an owner."""
         return await self._indexed(f"owner {owner}")
 
     async def of_subject(self, subject: str) -> Stored[Account] | None:
@@ -123,7 +123,7 @@ class Accounts:
         return stored
 
     async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
-        """Change an account, and no other one at the same moment: `change` may depend on them. `NotFound` if none."""
+        """Change an account, serialized with changes of others, which `change` may read. `NotFound` if none."""
         known = await self._known(id)
         before = set(_entries(known.body))
         claimed: list[str] = []
@@ -145,7 +145,7 @@ class Accounts:
         return stored
 
     async def signed_in(self, id: str) -> None:
-        """Note that a person has signed in. No rights change by it."""
+        """Record that a person has signed in. This changes no rights."""
 
         async def noted(account: Account) -> Account:
             return replace(account, signed_in_at=self._now())
@@ -153,7 +153,7 @@ class Accounts:
         await self._all.change(id, noted)
 
     async def delete(self, id: str) -> None:
-        """Delete an account, and its place in the index. What its owner has is deleted by the caller."""
+        """Delete an account and its index entries. The caller deletes the data of its owner."""
         known = await self._known(id)
         await self._all.delete(id)
         for entry in _entries(known.body):
@@ -170,7 +170,7 @@ class Accounts:
         return None if found is None else await self._all.get(found.body.account)
 
     async def _claim(self, entry: str, id: str) -> None:
-        """Take a name for an account. One that belongs to an account that was never added is free."""
+        """Take a name for an account. A name of an account that was never completely added is free."""
         stored = await self._index.get_or_create(entry, _Of(id))
         if stored.body.account == id:
             return
@@ -180,7 +180,7 @@ class Accounts:
         await self._index.exchange(entry, _Of(id))
 
 
-_BEING_ADDED = 60.0  # seconds that adding an account may take
+_BEING_ADDED = 60.0  # timeout of adding an account, in seconds
 _SHOWN = {"email": "e-mail address", "subject": "identity"}
 
 

@@ -1,4 +1,4 @@
-"""Callers that are people: the rights of their sign-ins and keys, kept in memory, current to within a second."""
+"""Callers that are people: the rights of their sign-ins and keys, cached in memory, current to within a second."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_KEPT = 20_000
-"""Sign-ins whose rights are kept. Others are read again."""
+"""Maximum number of sign-ins with cached rights. Others are read again."""
 
 
 class Callers:
-    """Recognises people by their sign-ins, and keeps their rights current while requests or streams use them.
+    """Recognises people by their sign-ins, and updates their rights while requests or streams use them.
 
-    A request with a known cookie costs one digest and one look-up. What another node changes arrives through the log of
+    A request with a known cookie costs one digest and one look-up. Changes of other nodes arrive through the log of
     changes: a sign-in that has ended, a person who was disabled, another role.
     """
 
@@ -40,7 +40,7 @@ class Callers:
         now: Callable[[], float] = time.time,
         on_first: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_first` is called when there is an account: from then on everyone signs in."""
+        """`on_first` is called when there is an account: from then on everyone must sign in."""
         self.changes = AccessChanges(store, now=now)
         self.accounts = Accounts(store, self.changes, now=now)
         self.sign_ins = SignIns(store, self.changes, now=now)
@@ -53,24 +53,24 @@ class Callers:
         self._by_sign_in: dict[str, tuple[Access, SignIn]] = {}
         self._by_account: dict[str, set[Access]] = {}
         self._account_of: dict[str, str] = {}
-        """The accounts whose rights are kept, by their owners."""
+        """The accounts with cached rights, by their owners."""
         self._groups: dict[str, AccountGroup] = {}
         self._taken_in = 0
-        """How many changes were taken in."""
+        """Number of applied changes."""
         self._seen: dict[str, str] = {}
-        """Sign-ins to be marked as used, with the address."""
+        """Sign-ins to mark as used, with the address."""
         self.exist = False
         """Whether there is any account. Never becomes false again."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether the log of changes could not be read for so long that no sign-in is trusted."""
+        """True if the log of changes could not be read for too long: then no sign-in is trusted."""
         return time.monotonic() - self._read_at > self._patience
 
     # requests
 
     def known(self, token: bytes, address: str) -> Access | None:
-        """Return the access of a sign-in whose rights are kept; None if they are not."""
+        """Return the access of a sign-in with cached rights; None if they are not cached."""
         entry = self._by_sign_in.get(id_of_token(token))
         if entry is None:
             return None
@@ -99,7 +99,7 @@ class Callers:
         return access
 
     async def of_account(self, id: str) -> Access:
-        """Return the access of a person whom a trusted proxy names: the same one for all requests of the person.
+        """Return the access of a person whom a trusted proxy names: the same object for all requests of the person.
 
         `NotFound` if the account was deleted or disabled meanwhile.
         """
@@ -116,7 +116,7 @@ class Callers:
         return access
 
     async def load(self, access: Access) -> bool:
-        """Read the rights of a person's key; False if the person may do nothing, or if the key has just ended."""
+        """Read the rights of a person's key; False if the person has no rights, or if the key has just ended."""
         access.restore()
         account = await self._unchanged(lambda: self.accounts.get(access.account))
         if account is None or account.body.is_disabled or access.is_revoked:
@@ -124,12 +124,12 @@ class Callers:
             return False
         self._give(access, account)
         for ended in [each for each in self._by_account.get(account.id, ()) if each.is_revoked]:
-            self._let_go(ended)  # a key that was revoked
+            self._release(ended)  # a key that was revoked
         self._keep(access)
         return True
 
     def known_rights(self, owner: str) -> Access | None:
-        """Return the rights of an owner's person, if they are kept because of a sign-in; None if they are not."""
+        """Return the rights of an owner's person, if they are cached for a sign-in; None if they are not."""
         account = self._account_of.get(owner)
         if account is None or self.is_stale:
             return None
@@ -137,13 +137,13 @@ class Callers:
         return next((access for access in kept if access.via == "sign_in" and not access.is_revoked), None)
 
     def access_of(self, account: Stored[Account]) -> Access:
-        """Return the rights of an account without a sign-in or a key, as they are now."""
+        """Return the current rights of an account, without a sign-in or a key."""
         access = Access(account.body.owner, via="sign_in", account=account.id)
         self._give(access, account)
         return access
 
     async def is_disabled(self, owner: str) -> bool:
-        """Return whether the account of an owner is disabled. One without an account is not."""
+        """Return whether the account of an owner is disabled. False for an owner without an account."""
         account = await self.accounts.of_owner(owner) if self.exist else None
         return account is not None and account.body.is_disabled
 
@@ -152,7 +152,7 @@ class Callers:
         return sign_in, None if sign_in is None else await self.accounts.get(sign_in.account)
 
     async def _unchanged(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what was read, if no change arrived meanwhile: it may be about what was read. Otherwise read again."""
+        """Return the result of `read`. Repeat it if a change arrived meanwhile, as the result may be outdated."""
         while True:
             taken_in = self._taken_in
             found = await read()
@@ -168,7 +168,7 @@ class Callers:
     # changes
 
     async def refresh(self) -> None:
-        """Take in what any node has changed since the last call, and note which sign-ins were used."""
+        """Apply the changes of all nodes since the last call, and write which sign-ins were used."""
         async with self._reading:
             await self._refresh()
 
@@ -177,13 +177,13 @@ class Callers:
         if self.changes.are_lost:
             await self._start_anew()
         async for change in self.changes.read():
-            await self._take_in(change)
+            await self._apply(change)
         self._read_at = began
         self._end_expired()
         await self._note_seen()
 
     async def _start_anew(self) -> None:
-        """Read the groups and whether there are accounts. Forget all rights, or read those again that are in use."""
+        """Read the groups and whether there are accounts. Drop all cached rights, or read again those in use."""
         self._taken_in += 1
         for id in list(self._by_sign_in):
             self._drop(id)
@@ -201,7 +201,7 @@ class Callers:
             self.exist = True
             self._on_first()
 
-    async def _take_in(self, change: AccessChange) -> None:
+    async def _apply(self, change: AccessChange) -> None:
         self._taken_in += 1
         if change.of == "sign_in":
             self._end(change.id)
@@ -212,7 +212,7 @@ class Callers:
             await self._change_group(change.id)
 
     async def _change_account(self, id: str) -> None:
-        """Give the person's sign-ins and keys the rights that the account has now, or end them."""
+        """Give the person's sign-ins and keys the current rights of the account, or end them."""
         if not (accesses := self._by_account.get(id)):
             return
         account = await self.accounts.get(id)
@@ -247,23 +247,23 @@ class Callers:
         ended = access.revoke()
         access.give(None, access.scopes)  # the next request with a key of this person reads its rights again
         self._by_sign_in.pop(access.credential, None)
-        self._let_go(access)
+        self._release(access)
         if ended:
             logger.info("access of %s ended; closed %d open responses", access.name, ended)
 
     def _drop(self, sign_in: str) -> None:
-        """Forget the rights of a sign-in that no stream watches. One that has streams is kept."""
+        """Drop the cached rights of a sign-in, unless a stream watches it."""
         access, used = self._by_sign_in.pop(sign_in)
         if access.is_watched:
             self._by_sign_in[sign_in] = access, used
         else:
-            self._let_go(access)
+            self._release(access)
 
     def _keep(self, access: Access) -> None:
         self._by_account.setdefault(access.account, set()).add(access)
         self._account_of[access.owner] = access.account
 
-    def _let_go(self, access: Access) -> None:
+    def _release(self, access: Access) -> None:
         accesses = self._by_account.get(access.account, set())
         accesses.discard(access)
         if not accesses:
@@ -286,14 +286,14 @@ class Callers:
 
 
 def _together(groups: list[AccountGroup]) -> Allowed:
-    """Return what several groups allow together. A person in no group has all models."""
+    """Return the rights that several groups give together. A person in no group has all models."""
     unlimited = not groups or any(group.models is None for group in groups)
     models = None if unlimited else tuple(pattern for group in groups for pattern in group.models or ())
     return Allowed(models=models, agents=tuple(pattern for group in groups for pattern in group.agents))
 
 
 def _budgets(account: Account, groups: list[tuple[str, AccountGroup]]) -> tuple[Budgeted, ...]:
-    """Return the budgets of a person: the own one, with what the groups give each of their people, and the groups'."""
+    """Return the budgets of a person: the own one, completed by the `each` budgets of the groups, and the groups'."""
     own = account.budget.over(_largest([group.each for _, group in groups]))
     shared = [Budgeted("group", id, group.budget) for id, group in groups if group.budget != NO_BUDGET]
     return tuple(shared) if own == NO_BUDGET else (Budgeted("owner", account.owner, own), *shared)

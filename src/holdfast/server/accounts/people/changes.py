@@ -1,4 +1,4 @@
-"""Changes of people's rights, which reach every node within a second: a log in the store that each of them reads."""
+"""Changes of people's rights: a log in the store that every node reads, so that they apply within a second."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ....store.documents import Documents, DocumentStore
 
 ChangeOf = Literal["account", "group", "sign_in", "share"]
 LOOK_BACK = 30.0
-"""Seconds before its last look that a reader looks back to: a change may become visible after a later one."""
+"""Seconds of overlap between two reads: a change may become visible after a later one."""
 KEPT = 3600.0
 """Seconds for which a change stays in the log. A node that could not read it for so long reads all rights again."""
 
 
 class AccessChange(msgspec.Struct, frozen=True):
-    """One change: the kind and the id of what has other rights now."""
+    """One change: the kind and the id of the object whose rights have changed."""
 
     of: ChangeOf
     id: str
@@ -37,17 +37,17 @@ class AccessChanges:
 
     @property
     def are_lost(self) -> bool:
-        """Whether changes may have been deleted before they were read."""
+        """True if changes may have been deleted before they were read."""
         return self._now() - self._read_at > KEPT - LOOK_BACK
 
     async def note(self, of: ChangeOf, id: str) -> None:
-        """Add a change to the log, after it was made."""
+        """Add a change to the log, after it took effect."""
         await self._log.put(new_id("chg"), AccessChange(of, id))
 
     async def read(self) -> AsyncGenerator[AccessChange]:
         """Yield the changes since the last call, in any order. The first call yields recent ones.
 
-        A change counts as read when the caller asks for the next: one that it could not take in is yielded again.
+        A change counts as read when the caller requests the next: one that it could not apply is yielded again.
         """
         now = self._now()
         since = now - LOOK_BACK if self.are_lost else min(self._read_at, now) - LOOK_BACK
@@ -60,7 +60,7 @@ class AccessChanges:
         self.skip(now)
 
     def skip(self, now: float | None = None) -> None:
-        """Take all changes until now as read."""
+        """Mark all changes until now as read."""
         self._read_at = self._now() if now is None else now
         self._seen = {id: at for id, at in self._seen.items() if at >= self._read_at - 2 * LOOK_BACK}
 

@@ -1,4 +1,4 @@
-"""Identities: people whom an identity provider or a trusted proxy has recognised, and the accounts that are theirs."""
+"""Identities: people whom an identity provider or a trusted proxy has recognised, and their accounts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .people import LastAdmin, People
 
 _HIGHEST: tuple[AccountRole, ...] = ("admin", "member", "guest")
 _OTHER_NAMES = 50
-"""Numbers that are tried after a name that another account has."""
+"""Maximum number of suffixes that are tried if another account has the name."""
 
 
 class NoAccount(HoldfastError):
-    """The person was recognised, and has no account that could be used here."""
+    """The person was recognised, but has no usable account here."""
 
     code = "no_account"
     status = 403
@@ -31,7 +31,7 @@ class NoAccount(HoldfastError):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A person as another system knows them. `subject` never changes there, and is never given to another person."""
+    """A person in another system. `subject` never changes there, and is never given to another person."""
 
     subject: str
     name: str
@@ -39,14 +39,14 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Identities:
-    """Finds the account of an identity, by its subject alone: names and e-mail addresses can be chosen by others."""
+    """Finds the account of an identity, by its subject only: names and e-mail addresses can be chosen by others."""
 
     def __init__(self, people: People, rules: IdentityRules) -> None:
         self._people = people
         self._rules = rules
 
     async def account_of(self, identity: Identity) -> Stored[Account]:
-        """Return the account of an identity, with the role and groups that it has now. `NoAccount` if there is none."""
+        """Return the account of an identity, with its current role and groups. `NoAccount` if there is none."""
         account = await self._people.accounts.of_subject(identity.subject) or await self._add(identity)
         if account.body.is_disabled:
             raise NoAccount
@@ -60,17 +60,17 @@ class Identities:
         try:
             return await self._people.change(account.id, changed)
         except LastAdmin:
-            return account  # somebody has to be able to change the roles
+            return account  # the last admin keeps the role
 
     def role_of(self, identity: Identity, now: AccountRole) -> AccountRole:
-        """Return the highest role of an identity's groups. A role that a group gave ends with it, and none rises."""
+        """Return the highest role of an identity's groups. Without one, a role that a group can give is lost."""
         given = {self._rules.roles[group] for group in identity.groups if group in self._rules.roles}
         if not given and now in self._rules.roles.values():
             return max(now, self._rules.create or "member", key=_HIGHEST.index)
         return next((role for role in _HIGHEST if role in given), now)
 
     async def _groups_of(self, identity: Identity, now: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the groups of an account: those that the rules name as the identity has them, others as they are."""
+        """Return the groups of an account: groups that the rules name follow the identity, others stay."""
         if not self._rules.groups:
             return now
         ids = {stored.body.name: stored.id async for stored in self._people.callers.groups.all()}

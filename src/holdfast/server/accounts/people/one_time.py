@@ -14,7 +14,7 @@ from ....errors import HoldfastError, StaleDocument
 from ....store.documents import Documents, DocumentStore
 
 LINK_LASTS = 86400.0
-"""Seconds for which a link that sets a password can be used."""
+"""Seconds for which a link to set a password is valid."""
 Purpose = Literal["first_admin", "password", "oidc_nonce"]
 
 
@@ -30,14 +30,14 @@ class LinkUsed(HoldfastError):
 
 
 class OneTimeSecret(msgspec.Struct, frozen=True):
-    """What a secret is for, and for whose account."""
+    """The purpose of a secret, and its account."""
 
     purpose: Purpose
     account: str = ""
 
 
 class OneTimeSecrets:
-    """Makes secrets, of which the store has the digests, and takes each of them once."""
+    """Creates secrets and accepts each of them once. The store has only their digests."""
 
     def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
         self._all = Documents(store, "one_time_secret", OneTimeSecret, now=now)
@@ -50,28 +50,28 @@ class OneTimeSecrets:
         return secret
 
     async def take(self, purpose: Purpose, secret: str) -> str:
-        """Use a secret up, and return the account that it is for. `LinkUsed` if it is not valid."""
+        """Use up a secret, and return its account. `LinkUsed` if it is not valid."""
         account = await self.find(purpose, secret)
         if not await self._all.delete(_digest_of(secret)):
             raise LinkUsed  # another request was faster
         return account
 
     async def use(self, purpose: Purpose, secret: str) -> None:
-        """Note that a secret of another maker was used. `LinkUsed` if it was used before."""
+        """Record that a secret from elsewhere was used. `LinkUsed` if it was used before."""
         try:
             await self._all.put(_digest_of(f"{purpose} {secret}"), OneTimeSecret(purpose))
         except StaleDocument:
             raise LinkUsed from None
 
     async def find(self, purpose: Purpose, secret: str) -> str:
-        """Return the account that a secret is for, and leave the secret valid. `LinkUsed` if it is not."""
+        """Return the account of a secret, which stays valid. `LinkUsed` if it is not valid."""
         stored = await self._all.get(_digest_of(secret))
         if stored is None or stored.body.purpose != purpose or self._now() - stored.created_at > LINK_LASTS:
             raise LinkUsed
         return stored.body.account
 
     async def forget(self, account: str) -> None:
-        """Withdraw the secrets for an account: a newer one counts, or the password was set."""
+        """Withdraw the secrets of an account: there is a newer one, or the password was set."""
         for stored in [stored async for stored in self._all.all(owner=account)]:
             await self._all.delete(stored.id)
 

@@ -19,15 +19,15 @@ T = TypeVar("T")
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 256
 AT_ONCE = 2
-"""Passwords that are hashed at the same time: each takes 64 MiB for a tenth of a second."""
+"""Maximum number of concurrent hashes: each takes 64 MiB for a tenth of a second."""
 MOST_WAITING = 50
-"""Requests that may wait for their turn. Further ones are refused."""
+"""Maximum number of waiting requests. Further ones are refused."""
 
 _HASHER = PasswordHasher()
 
 
 class TooManySignIns(HoldfastError):
-    """More people sign in at once than the server can check."""
+    """Too many sign-ins wait for a password check."""
 
     code = "too_many_sign_ins"
     status = 503
@@ -46,16 +46,16 @@ class Passwords:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many wait for their turn as may."""
+        """True if the maximum number of requests is waiting."""
         return self._waiting >= MOST_WAITING
 
     async def hash(self, password: str, *others: str) -> str:
-        """Return the hash of a new password. `others` are names that it must not be."""
+        """Return the hash of a new password, which must not be one of `others`: names of the person."""
         await asyncio.to_thread(refuse_weak, password, others)
         return await self._take_turn(lambda: _HASHER.hash(_normal(password)))
 
     async def is_right(self, hashed: str, password: str) -> bool:
-        """Return whether a password has this hash. An empty hash takes the same time, and no password has it."""
+        """Return whether a password has this hash. False for an empty hash, after the same time."""
         return await self._take_turn(lambda: _matches(hashed, password))
 
     async def _take_turn(self, work: Callable[[], T]) -> T:
@@ -70,7 +70,7 @@ class Passwords:
 
 
 def _matches(hashed: str, password: str) -> bool:
-    of_no_one = _of_no_one()  # in any case, so that the first refusal takes no longer for an unknown name
+    of_no_one = _of_no_one()  # always computed, so that an unknown name takes no longer than a known one
     try:
         _HASHER.verify(hashed or of_no_one, _normal(password[:LONGEST_PASSWORD]))
     except (VerificationError, InvalidHashError):
@@ -84,7 +84,7 @@ def _of_no_one() -> str:
 
 
 def _normal(password: str) -> str:
-    """Return a password in the one form that all keyboards give it."""
+    """Return a password in Unicode normal form, independent of the keyboard."""
     return unicodedata.normalize("NFKC", password)
 
 

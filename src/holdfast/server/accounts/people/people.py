@@ -1,4 +1,4 @@
-"""People: the one place where they sign in, are added, and get another password."""
+"""People: signing in, adding accounts, and changing passwords."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .throttle import SignInThrottle, target_of
 
 
 class WrongPassword(HoldfastError):
-    """The name or the password is wrong. Which of them is not said."""
+    """The name or the password is wrong. The error does not reveal which."""
 
     code = "wrong_password"
     status = 401
@@ -42,7 +42,7 @@ class NoPassword(Conflict):
 
 
 class AccountsExist(Conflict):
-    """There is an admin already."""
+    """There is already an admin."""
 
     code = "accounts_exist"
 
@@ -60,7 +60,7 @@ class LastAdmin(Conflict):
 
 
 class People:
-    """Accounts, sign-ins, passwords and one-time secrets, and what must hold between them."""
+    """Accounts, sign-ins, passwords and one-time secrets, and the invariants between them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class People:
         now: Callable[[], float] = time.time,
         proxies: TrustedProxies | None = None,
     ) -> None:
-        """`on_first` is called when there is an account: from then on everyone signs in."""
+        """`on_first` is called when there is an account: from then on everyone must sign in."""
         self.callers = Callers(store, now=now, on_first=on_first)
         self.passwords = Passwords()
         self.throttle = SignInThrottle(store, now=now, hides_clients=(proxies or TrustedProxies()).hides_clients)
@@ -103,9 +103,9 @@ class People:
         return account
 
     async def begin(self, account: Stored[Account], *, idle: float, stay: bool, address: str, agent: str) -> str:
-        """Begin a sign-in, and return its token. Refused if the account has changed since it was recognised.
+        """Begin a sign-in, and return its token. Refused if the account has changed since it was checked.
 
-        Another password ends all sign-ins: one that began with the old password at the same time ends here.
+        A new password ends all sign-ins. A concurrent one with the old password is refused here.
         """
         token = await self.sign_ins.begin(account.id, idle=idle, stay=stay, address=address, agent=agent)
         now = await self.accounts.get(account.id)
@@ -115,7 +115,7 @@ class People:
         return token
 
     async def add_first(self, name: str, email: str, password: str, *, code: str | None) -> Stored[Account]:
-        """Add the first account: an admin, whose things are those of the server's only user so far.
+        """Add the first account: an admin, who gets the sessions and runs of the former local user.
 
         The `code` is used up, unless the name or the password is refused.
         """
@@ -148,7 +148,7 @@ class People:
         return stored
 
     async def set_password(self, id: str, password: str, *, keep: str = "") -> Stored[Account]:
-        """Set a person's password, and end the sign-ins besides one: whoever knew the old password is out."""
+        """Set a person's password, and end all sign-ins but one: they may belong to someone with the old password."""
         account = await self.accounts.get(id)
         names = (account.body.name, account.body.email) if account else ()
         return await self._set_hash(id, await self.passwords.hash(password, *names), keep=keep)
@@ -156,7 +156,7 @@ class People:
     async def change_password(
         self, account: Stored[Account], current: str, password: str, *, address: str, keep: str
     ) -> None:
-        """Change a person's password, who knows the one so far."""
+        """Change a person's password, after a check of the current one."""
         if not account.body.password:
             raise NoPassword
         await self.check_password(account.body.name, current, address)

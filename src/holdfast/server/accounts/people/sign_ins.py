@@ -14,15 +14,15 @@ from ....store.documents import Documents, DocumentStore, Stored
 from .changes import AccessChanges
 
 SECURE_COOKIE = "__Host-holdfast"
-"""The cookie over HTTPS. Browsers let no other host and no plain HTTP page set one of this name."""
+"""The cookie over HTTPS. Browsers do not let another host or a plain HTTP page set a cookie with this name."""
 PLAIN_COOKIE = "holdfast"
 """The cookie over plain HTTP."""
 SEEN_EVERY = 300.0
-"""Seconds between two notes of when a sign-in was used."""
+"""Seconds between two writes of the time of use of a sign-in."""
 LONGEST_SIGN_IN = 90 * 86400.0
-"""Seconds after which one has to sign in again, however often one was here."""
+"""Maximum age of a sign-in in seconds, even if it is used."""
 MOST_SIGN_INS = 100
-"""Sign-ins of one person. One more ends the oldest."""
+"""Maximum number of sign-ins of one person. One more ends the oldest."""
 _AGENT = 200
 
 
@@ -34,18 +34,18 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     idle: float
     stay: bool = False
-    """Whether the browser keeps the cookie when it is closed."""
+    """True if the browser keeps the cookie when it is closed."""
     address: str = ""
     agent: str = ""
 
     @property
     def expires_at(self) -> float:
-        """When it ends if it is not used."""
+        """The time of its end if it is not used."""
         return min(self.seen_at + self.idle, self.began_at + LONGEST_SIGN_IN)
 
 
 def id_of_token(token: str | bytes) -> str:
-    """Return the id of the sign-in that a token stands for. The token cannot be found from it."""
+    """Return the id of the sign-in of a token: a digest, from which the token cannot be computed."""
     return hashlib.sha256(token if isinstance(token, bytes) else token.encode()).hexdigest()
 
 
@@ -58,7 +58,7 @@ class SignIns:
         self._now = now
 
     async def begin(self, account: str, *, idle: float, stay: bool, address: str, agent: str) -> str:
-        """Begin a sign-in, and return its token: a new one each time, so that none can be planted."""
+        """Begin a sign-in, and return its token. It is always new, against session fixation."""
         token, now = secrets.token_urlsafe(32), self._now()
         sign_in = SignIn(
             account=account,
@@ -85,7 +85,7 @@ class SignIns:
         return None if stored is None or stored.body.expires_at <= self._now() else stored.body
 
     async def seen(self, id: str, address: str) -> SignIn | None:
-        """Note that a sign-in was used now; None if it has ended."""
+        """Record that a sign-in was used now; None if it has ended."""
 
         async def used(sign_in: SignIn) -> SignIn:
             return replace(sign_in, seen_at=self._now(), address=address)
@@ -100,7 +100,7 @@ class SignIns:
                 yield stored
 
     async def end(self, id: str, *, account: str) -> bool:
-        """End a sign-in of a person; False if there is none of that id."""
+        """End a sign-in of a person; False if there is none with that id."""
         if await self._all.get(id, owner=account) is None:
             return False
         await self._all.delete(id)
@@ -124,9 +124,9 @@ class SignIns:
 
 
 def cookie(token: str, *, secure: bool, keep: float | None) -> str:
-    """Return the Set-Cookie header that gives a browser its token; an empty token takes it away.
+    """Return the Set-Cookie header with a token; with an empty token, the one that deletes the cookie.
 
-    No script can read it, and no other site's page can have it sent.
+    Scripts cannot read it, and requests from other sites do not send it.
     """
     name = SECURE_COOKIE if secure else PLAIN_COOKIE
     age = "; Max-Age=0" if not token else "" if keep is None else f"; Max-Age={int(keep)}"

@@ -1,4 +1,4 @@
-"""Wrong passwords: counted for each account and each address, in the store, so that all nodes count together."""
+"""Wrong passwords: counted for each account and each address, in the store, for all nodes together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..client_addresses import place_of
 from .account_names import folded
 
 FREE_TRIES = 5
-"""Wrong passwords for an account, or ten times as many from an address, before it has to wait."""
+"""Number of wrong passwords for an account before a delay. An address has ten times as many."""
 FIRST_WAIT = 15.0
 LONGEST_WAIT = 900.0
 FORGOTTEN_AFTER = 86400.0
-"""Seconds after the last wrong password when the count starts anew."""
+"""Seconds after the last wrong password until the count is reset."""
 FOR_ADDRESSES = 10
 
 
@@ -35,7 +35,7 @@ class TryLater(HoldfastError):
 
 
 class WrongTries(msgspec.Struct, frozen=True):
-    """How many wrong passwords there were, and when the next try is allowed."""
+    """The number of wrong passwords, and the time from which the next try is allowed."""
 
     count: int
     at: float
@@ -43,11 +43,11 @@ class WrongTries(msgspec.Struct, frozen=True):
 
 
 class SignInThrottle:
-    """Makes those wait who guess: the wait doubles with each wrong password, up to a quarter of an hour.
+    """Delays guesses: the delay doubles with each wrong password, up to a quarter of an hour.
 
-    The name and the e-mail address of an account have one count. A name that no account has is counted too: the answer
-    does not tell which accounts exist. At the highest rate a million passwords for one account take 28 years. A try is
-    counted before the password is checked, so that many at once get no more tries than one after another.
+    The name and the e-mail address of an account share one count. Unknown names are counted too: the response does
+    not reveal which accounts exist. At the highest rate a million passwords for one account take 28 years. A try is
+    counted before the password is checked, so that concurrent requests get no more tries than sequential ones.
     """
 
     def __init__(
@@ -57,43 +57,43 @@ class SignInThrottle:
         now: Callable[[], float] = time.time,
         hides_clients: Callable[[str], bool] = lambda address: not address,
     ) -> None:
-        """`hides_clients` tells which addresses many people share, as a proxy's: they are not counted."""
+        """`hides_clients` returns whether many people share an address, such as a proxy's: it is not counted."""
         self._tries = Documents(store, "wrong_tries", WrongTries, now=now)
         self._now = now
         self._hides_clients = hides_clients
 
     async def take(self, target: str, address: str) -> None:
-        """Count a try as a wrong one, until it is known to be right. Refuse one that comes too early.
+        """Count a try as wrong, until it is known to be right. Refuse one that comes too early.
 
         `target` is what `target_of` returns.
         """
         await self._take(target, FREE_TRIES, await self._take_of(address))
 
     async def succeeded(self, target: str, address: str) -> None:
-        """Forget the wrong passwords of an account. Those of the address stay: it may know one and guess another."""
+        """Reset the count of an account. That of the address stays: it may know one password and guess another."""
         await self.forget(target)
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
     async def untried(self, target: str, address: str) -> None:
-        """Take back the count of a try whose password could not be checked."""
+        """Undo the count of a try whose password could not be checked."""
         await self._give_back(target)
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
     async def forget(self, target: str) -> None:
-        """Forget the wrong passwords of an account."""
+        """Reset the count of an account."""
         await self._tries.delete(target)
 
     async def forget_old(self) -> None:
-        """Delete counts that have started anew."""
+        """Delete counts that are due for a reset."""
         before = self._now() - FORGOTTEN_AFTER
         old = [stored.id async for stored in self._tries.all() if stored.body.at < before]
         for id in old:
             await self._tries.delete(id)
 
     async def _take_of(self, address: str) -> str | None:
-        """Count a try of an address, and return what was counted."""
+        """Count a try of an address, and return the id of its count; None if it is not counted."""
         if self._hides_clients(address):
             return None
         id = _of_address(address)
@@ -101,7 +101,7 @@ class SignInThrottle:
         return id
 
     async def _take(self, id: str, free: int, taken: str | None = None) -> None:
-        """Count a try. If it is refused, `taken` is given back: no password is tried."""
+        """Count a try. If it is refused, undo the count `taken`: no password is tried."""
 
         async def counted(tries: WrongTries) -> WrongTries:
             if tries.next_at > self._now():
@@ -117,7 +117,7 @@ class SignInThrottle:
             raise
 
     async def _give_back(self, id: str) -> None:
-        """Take back the count of a try that was not wrong. Its turn had come, so that the next one need not wait."""
+        """Undo the count of a try that was not wrong. It was allowed, so that the next one need not wait."""
 
         async def uncounted(tries: WrongTries) -> WrongTries:
             return WrongTries(max(0, tries.count - 1), tries.at, 0.0)
@@ -132,7 +132,7 @@ class SignInThrottle:
 
 
 def target_of(login: str, account: str | None) -> str:
-    """Return what wrong passwords are counted for: an account by its id, or a name that no account has."""
+    """Return the target for which wrong passwords are counted: an account by its id, or an unknown name."""
     return f"name {_digest(f'name {folded(login)}' if account is None else f'account {account}')}"
 
 
@@ -141,5 +141,5 @@ def _of_address(address: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return what stands for a name or an address, which are not stored in clear."""
+    """Return the digest of a name or an address: they are not stored in clear text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,6 +1,6 @@
 """Responses that are added to a conversation, one at a time.
 
-The conversation names the run before it starts, and takes its items when it has ended. If the server ends in between,
+The conversation records the run before it starts, and adds its items when it has ended. If the server ends in between,
 the next request for the conversation does that.
 """
 
@@ -23,13 +23,13 @@ from .response_chains import CONVERSATION, RESPONSE, output_of
 from .stored_conversations import ConversationLocked, ConversationNotFound, StoredConversation, stored_conversations
 
 STARTING = 60.0
-"""Seconds within which a run that a conversation names may still be about to start."""
+"""Seconds for which a run that a conversation names, and that does not exist, may still be about to start."""
 
 
 async def up_to_date(
     parts: Parts, owner: str, conversation_id: str, param: str | None = None
 ) -> Stored[StoredConversation]:
-    """Return a conversation with the items of its last response. `ConversationLocked` while that goes on."""
+    """Return a conversation with the items of its last response. `ConversationLocked` while that is running."""
     taken = partial(_with_last_response, parts)
     found = await stored_conversations(parts.store).change(conversation_id, taken, owner=owner)
     if found is None:
@@ -45,7 +45,7 @@ async def _with_last_response(parts: Parts, known: StoredConversation) -> Stored
         return replace(known, run_id=None)
     if record is None or record.settlement is None:
         raise ConversationLocked
-    return replace(known, items=[*known.items, *await _said(parts.store, record)], run_id=None)
+    return replace(known, items=[*known.items, *await _items_of(parts.store, record)], run_id=None)
 
 
 async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
@@ -56,7 +56,7 @@ async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
         async for stored in conversations.all()
         if stored.updated_at < before(stored.owner) and not await _is_growing(store, stored.body)
     ]
-    for id in unused:  # not while they are listed: a page begins after the last one of the page before
+    for id in unused:  # not while they are listed: a page needs the last one of the page before
         await conversations.delete(id)
 
 
@@ -65,7 +65,7 @@ async def _is_growing(store: Store, known: StoredConversation) -> bool:
     return record is not None and record.settlement is None
 
 
-async def _said(store: Store, record: RunRecord) -> list[Item]:
+async def _items_of(store: Store, record: RunRecord) -> list[Item]:
     """Return the items of a response's request and answer. One that failed before any output leaves nothing."""
     output = await output_of(store, record)
     if isinstance(record.settlement, (Failed, Interrupted)) and not output:
@@ -83,7 +83,7 @@ async def start_in_conversation(parts: Parts, record: RunRecord, start: Callable
         await _release(parts, conversation_id, record)
         raise
     if run.id == record.id:
-        parts.tasks.start(_take_items(parts, run, conversation_id))
+        parts.tasks.start(_add_items(parts, run, conversation_id))
     else:
         await _release(parts, conversation_id, record)  # a repeated request has started nothing
     return run
@@ -105,8 +105,8 @@ async def _release(parts: Parts, conversation_id: str, record: RunRecord) -> Non
     await stored_conversations(parts.store).change(conversation_id, release, owner=record.owner)
 
 
-async def _take_items(parts: Parts, run: Run, conversation_id: str) -> None:
-    """Add the items of a response when it has ended. A conversation that was deleted or has gone on has them not."""
+async def _add_items(parts: Parts, run: Run, conversation_id: str) -> None:
+    """Add the items of a response when it has ended, unless the conversation was deleted or has another response."""
     await run.settled()
     with suppress(ConversationNotFound, ConversationLocked):
         await up_to_date(parts, run.record.owner, conversation_id)

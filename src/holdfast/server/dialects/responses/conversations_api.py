@@ -87,7 +87,7 @@ async def list_conversations(parts: Parts, request: Request) -> ASGIApp:
     while len(found) <= limit and (
         page := await documents.page(owner=owner_of(request), before=after, limit=limit + 1)
     ):
-        found += map(_told, page)
+        found += map(_conversation_json, page)
         after = page[-1].id
     return Json(page_of(found[:limit], has_more=len(found) > limit))
 
@@ -99,11 +99,11 @@ async def get_conversation(parts: Parts, request: Request) -> ASGIApp:
 
 async def update_conversation(parts: Parts, request: Request) -> ASGIApp:
     """Replace the metadata of a conversation."""
-    wanted = convert(await _decoded(parts, request), ConversationChange).metadata
-    check_metadata(wanted)
+    metadata = convert(await _decoded(parts, request), ConversationChange).metadata
+    check_metadata(metadata)
 
     async def change(known: StoredConversation) -> StoredConversation:
-        return replace(known, metadata=wanted or {})
+        return replace(known, metadata=metadata or {})
 
     return _answer(await _changed(parts, request, change))
 
@@ -127,31 +127,31 @@ async def create_items(parts: Parts, request: Request) -> ASGIApp:
         return _checked(replace(known, items=[*known.items, *items]))
 
     await _changed(parts, request, change)
-    return json_of(page_of([_shown(item) for item in items], has_more=False))
+    return json_of(page_of([_item_json(item) for item in items], has_more=False))
 
 
 async def list_items(parts: Parts, request: Request) -> ASGIApp:
     """List the items of a conversation, the last first."""
-    return json_of(page_of_items(request, [_shown(item) for item in await _items(parts, request)]))
+    return json_of(page_of_items(request, [_item_json(item) for item in await _items(parts, request)]))
 
 
 async def get_item(parts: Parts, request: Request) -> ASGIApp:
     """Return one item."""
-    wanted = request.path_params["item_id"]
+    item_id = request.path_params["item_id"]
     for item in await _items(parts, request):
-        if item["id"] == wanted:
-            return json_of(_shown(item))
-    raise ItemNotFound(wanted)
+        if item["id"] == item_id:
+            return json_of(_item_json(item))
+    raise ItemNotFound(item_id)
 
 
 async def delete_item(parts: Parts, request: Request) -> ASGIApp:
     """Delete one item, and return the conversation."""
-    wanted = request.path_params["item_id"]
+    item_id = request.path_params["item_id"]
 
     async def change(known: StoredConversation) -> StoredConversation:
-        left = [item for item in known.items if item["id"] != wanted]
+        left = [item for item in known.items if item["id"] != item_id]
         if len(left) == len(known.items):
-            raise ItemNotFound(wanted)
+            raise ItemNotFound(item_id)
         return replace(known, items=left)
 
     return _answer(await _changed(parts, request, change))
@@ -180,7 +180,7 @@ async def _changed(parts: Parts, request: Request, change: Change) -> Stored[Sto
 
 
 async def _items(parts: Parts, request: Request) -> list[Item]:
-    """Return the items so far. Those of a response that goes on are not among them."""
+    """Return the items so far, without those of a running response."""
     try:
         return (await up_to_date(parts, owner_of(request), request.path_params["conversation_id"])).body.items
     except ConversationLocked:
@@ -188,7 +188,7 @@ async def _items(parts: Parts, request: Request) -> list[Item]:
 
 
 async def _new_items(parts: Parts, request: Request, given: list[dict[str, Any]]) -> list[Item]:
-    """Return items of a request as they are stored, each with an id of ours."""
+    """Return items of a request in the stored form, each with a new id."""
     if not 0 < len(given) <= MOST_AT_ONCE:
         raise BadRequest(f"items has 1 to {MOST_AT_ONCE} items.", param="items")
     checked = await resolved(parts.store, owner_of(request), items_of(given, param="items"))
@@ -202,16 +202,16 @@ def _checked(conversation: StoredConversation) -> StoredConversation:
 
 
 def _answer(stored: Stored[StoredConversation]) -> ASGIApp:
-    return Json(_told(stored))
+    return Json(_conversation_json(stored))
 
 
-def _told(stored: Stored[StoredConversation]) -> dict[str, Any]:
+def _conversation_json(stored: Stored[StoredConversation]) -> dict[str, Any]:
     """Return a conversation without its items."""
-    told = {"id": stored.id, "object": "conversation", "created_at": int(stored.created_at)}
-    return {**told, "metadata": stored.body.metadata}
+    described = {"id": stored.id, "object": "conversation", "created_at": int(stored.created_at)}
+    return {**described, "metadata": stored.body.metadata}
 
 
-def _shown(item: Item) -> Item:
+def _item_json(item: Item) -> Item:
     """Return an item with the fields that OpenAI's always has."""
     filled = {**item, "status": item.get("status") or "completed"} if item["type"] not in _WITHOUT_STATUS else item
     if item["type"] == "message":

@@ -35,7 +35,7 @@ from .response_chains import BEFORE, CONVERSATION, RESPONSE, ResponseNotFound, c
 from .stored_conversations import check_fits
 
 LOOKED_AT = 1000
-"""Maximum number of runs that one call of the list reads: most of an owner's may not be responses."""
+"""Maximum number of runs that one call of the list reads: many of an owner's runs may not be responses."""
 
 
 class ReasoningOptions(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class ResponseBody(msgspec.Struct, frozen=True):
 
     @property
     def follows(self) -> bool:
-        """Whether something was said before its input."""
+        """Whether there are items before its input."""
         return self.previous_response_id is not None or self.conversation_id is not None
 
     @property
@@ -124,9 +124,9 @@ async def create_response(parts: Parts, request: Request) -> ASGIApp:
 async def prepared(
     parts: Parts, request: Request, decoded: dict[str, Any], before: list[Item] | None = None
 ) -> tuple[ResponseBody, RunRecord]:
-    """Return a request that can be answered, and the record of its run.
+    """Return a checked request, and the record of its run.
 
-    `before` are the items of the response that it follows, if that is known to the caller alone.
+    `before` are the items up to the response that it follows, if that is not stored.
     """
     body = convert(decoded, ResponseBody)
     _check(body)
@@ -144,7 +144,7 @@ async def prepared(
         kind=parts.agents.kind_of(model),
         lifetime="detached" if body.is_detached else "attached",
         payer=parts.budgets.payer(request),
-        request={"params": params, STREAM: bool(body.stream), RESPONSE: _asked(body, decoded, items)},
+        request={"params": params, STREAM: bool(body.stream), RESPONSE: _stored_request(body, decoded, items)},
     )
     if before is not None:
         record.request[RESPONSE][BEFORE] = before
@@ -200,7 +200,7 @@ def _limit_of(parts: Parts, provider: str) -> str:
     return "max_completion_tokens" if parts.configured.profile(provider) == "openai" else "max_tokens"
 
 
-def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
+def _stored_request(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
     """Return the stored fields of a request: its input, and those that its response repeats."""
     repeated = {name: decoded[name] for name in (*ECHOED, "user") if decoded.get(name) is not None}
     text = msgspec.to_builtins(body.text or TextOptions())
@@ -219,10 +219,10 @@ def _asked(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> di
 
 
 async def count_input(parts: Parts, request: Request) -> ASGIApp:
-    """Estimate the tokens of a request for a response: no upstream is asked, and the answer says so."""
+    """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     decoded = decode_object(await read_body(parts, request))
     body = convert(decoded, ResponseBody)
-    record = await _unasked(parts, request, body, decoded)
+    record = await _unstarted(parts, request, body, decoded)
     tokens = estimated_tokens(await conversation(parts.store, record), params_of(decoded).get("tools"))
     return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
@@ -234,7 +234,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     if not body.model:
         raise BadRequest("model is missing: name the one that summarises.", param="model")
     params_of(decoded)
-    record = await _unasked(parts, request, body, decoded)
+    record = await _unstarted(parts, request, body, decoded)
     messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
     record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
     await parts.agents.check(record)
@@ -243,7 +243,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     return WholeAnswer(run, _compacted, attached=run.take_hold())
 
 
-async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
+async def _unstarted(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
     """Return the record of a run for a request, without starting it."""
     _check(body)
     model = await model_of(parts, request, body.model)
@@ -257,7 +257,7 @@ async def _unasked(parts: Parts, request: Request, body: ResponseBody, decoded: 
         kind=parts.agents.kind_of(model),
         lifetime="attached",
         payer=parts.budgets.payer(request),
-        request={RESPONSE: _asked(body, decoded, items)},
+        request={RESPONSE: _stored_request(body, decoded, items)},
     )
 
 
@@ -293,9 +293,9 @@ class CompactionFailed(HoldfastError):
 
 def response_of(run: Run) -> openai_responses.Response:
     """Return a run as an empty response. One of another wire has no request."""
-    record, asked = run.record, run.record.request.get(RESPONSE, {})
+    record, requested = run.record, run.record.request.get(RESPONSE, {})
     return openai_responses.Response(
-        run.id, record.model, record.created_at, asked, settled_at=lambda: run.record.settled_at
+        run.id, record.model, record.created_at, requested, settled_at=lambda: run.record.settled_at
     )
 
 
@@ -319,7 +319,7 @@ async def finished(run: Run) -> ASGIApp:
 
 
 def _stream(parts: Parts, run: Run, *, stop_unheard: bool) -> EventStream:
-    """Return a response as a stream. With `stop_unheard`, it stops if its client left before it got the id."""
+    """Return a response as a stream. With `stop_unheard`, it stops if its client disconnected before it got the id."""
     frames = _frames(run)
 
     async def leave_unheard(by: StoppedBy) -> None:
@@ -346,7 +346,7 @@ async def _own(parts: Parts, request: Request) -> Run:
 
 
 async def get_response(parts: Parts, request: Request) -> ASGIApp:
-    """Return a response by its id, or stream what follows an event of it."""
+    """Return a response by its id, or stream its events after a cursor."""
     run = await _own(parts, request)
     if request.query_params.get("stream") == "true":
         return stream(parts, run, _frames(run), skip=_starting_after(request) + 1)
@@ -404,7 +404,7 @@ def page_of_items(request: Request, items: list[Item]) -> dict[str, Any]:
 
 
 def page_of(data: list[dict[str, Any]], *, has_more: bool, last: str | None = None) -> dict[str, Any]:
-    """Return some objects as a page. `last` is the id to go on from, if it is not that of the last one."""
+    """Return some objects as a page. `last` is the id to continue after, if it is not that of the last one."""
     ends = {"first_id": data[0]["id"] if data else None, "last_id": last or (data[-1]["id"] if data else None)}
     return {"object": "list", "data": data, **ends, "has_more": has_more}
 

@@ -51,24 +51,24 @@ async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     How an earlier response ended is not included: a stopped or failed one leaves its text. Instructions are those of
     this request alone.
     """
-    asked = record.request[RESPONSE]
-    said = messages_of(asked.get(BEFORE, ()))
-    if CONVERSATION in asked:
-        said = messages_of(await conversation_items(store, record.owner, asked[CONVERSATION]["id"]))
+    requested = record.request[RESPONSE]
+    messages = messages_of(requested.get(BEFORE, ()))
+    if CONVERSATION in requested:
+        messages = messages_of(await conversation_items(store, record.owner, requested[CONVERSATION]["id"]))
     for before in await _chain(store, record):
         earlier = before.request[RESPONSE]
-        said += messages_of([*earlier.get(BEFORE, ()), *earlier["input"], *await output_of(store, before)])
-    new = messages_of(asked["input"])
-    shown = for_model([*said, *new], asked.get("instructions"))
-    _check_results(new, shown)
-    if all(message["role"] == "system" for message in shown):
+        messages += messages_of([*earlier.get(BEFORE, ()), *earlier["input"], *await output_of(store, before)])
+    new = messages_of(requested["input"])
+    sent = for_model([*messages, *new], requested.get("instructions"))
+    _check_results(new, sent)
+    if all(message["role"] == "system" for message in sent):
         raise BadRequest("Nothing in the input can be shown to a model.", param="input")
-    return alternating(shown)
+    return alternating(sent)
 
 
-def _check_results(new: list[Message], shown: list[dict[str, Any]]) -> None:
+def _check_results(new: list[Message], sent: list[dict[str, Any]]) -> None:
     """Refuse tool results without an open call. A repeated result is accepted."""
-    results = [(message["tool_call_id"], message["content"]) for message in shown if message["role"] == "tool"]
+    results = [(message["tool_call_id"], message["content"]) for message in sent if message["role"] == "tool"]
     for message in new:
         if message.role == "tool" and (message.tool_call_id, message.content) not in results:
             raise BadRequest(f"No tool call waits for the output with call_id {message.tool_call_id!r}.", param="input")
@@ -94,8 +94,8 @@ async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
 
 def _followed(record: RunRecord) -> str | None:
     """Return the stored response that a response follows; None if there is none, or it has the items itself."""
-    asked = record.request[RESPONSE]
-    return None if BEFORE in asked else asked.get("previous_response_id")
+    requested = record.request[RESPONSE]
+    return None if BEFORE in requested else requested.get("previous_response_id")
 
 
 async def stored(store: Store, owner: str, response_id: str, param: str) -> RunRecord:
@@ -113,8 +113,8 @@ def is_stored(record: RunRecord) -> bool:
 
 async def output_of(store: Store, record: RunRecord) -> list[Item]:
     """Return the output items of a stored response; of one whose log was trimmed, its text."""
-    asked = record.request[RESPONSE]
-    response = openai_responses.Response(record.id, record.model, record.created_at, asked)
+    requested = record.request[RESPONSE]
+    response = openai_responses.Response(record.id, record.model, record.created_at, requested)
     after = 0
     try:
         while events := await store.read_log(record.id, after):

@@ -26,7 +26,7 @@ SteerCode: TypeAlias = Literal[
     "successor_creation_failed",
     "too_many_pending_steers",
 ]
-"""The dialect's codes for input that no successor got."""
+"""The dialect's codes for input that was not used."""
 
 
 class SteerEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class SteerEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steer(msgspec.Struct, frozen=True):
-    """Input that was accepted. `size` is that of its message in bytes."""
+    """Accepted input. `size` is the size of its message in bytes."""
 
     id: str
     previous_response_id: str
@@ -61,15 +61,15 @@ class SteerRefused(Exception):
 class ActiveResponse:
     """A response that is being answered, and the input for its successor."""
 
-    def __init__(self, run: Run, asked: dict[str, Any]) -> None:
+    def __init__(self, run: Run, request: dict[str, Any]) -> None:
         self.run = run
         self.id = response_id(run.id)
         self.accepted: list[Steer] = []
-        self._asked = asked
+        self._request = request
 
     def accept(self, event: SteerEvent, size: int, limit: int) -> Steer:
         """Accept input, which then waits for the end of the response. `limit` is the size of all input in bytes."""
-        if self._asked.get("conversation") is not None:
+        if self._request.get("conversation") is not None:
             raise SteerRefused("steering_not_supported", "A response of a conversation cannot be steered.")
         if len(self.accepted) >= MOST_PENDING or sum(each.size for each in self.accepted) + size > limit:
             raise SteerRefused("too_many_pending_steers", "Too much input waits for the end of this response.")
@@ -78,19 +78,19 @@ class ActiveResponse:
         return steer
 
     def can_go_on(self) -> bool:
-        """Return whether the response has a successor: it completed, and waits for no result of a tool."""
+        """Return whether the response can have a successor: it completed, and no tool result is missing."""
         settled = self.run.settlement
         return isinstance(settled, Completed) and settled.finish_reason not in ("tool_calls", "function_call")
 
     def successor(self) -> dict[str, Any]:
         """Return the request for the successor: that of the response, with the accepted input."""
-        same = {name: value for name, value in self._asked.items() if name != "generate"}
+        same = {name: value for name, value in self._request.items() if name != "generate"}
         items = [item for steer in self.accepted for item in steer.items()]
         return {**same, "previous_response_id": self.id, "input": items}
 
 
 def steer_of(decoded: dict[str, Any]) -> SteerEvent:
-    """Return a message that steers. `SteerRefused` unless its input is what a user says."""
+    """Return the decoded message. `SteerRefused` unless its input is text of a user."""
     try:
         event = convert(decoded, SteerEvent)
         items_of(_messages(event.input))

@@ -18,7 +18,7 @@ LARGEST = 8 * 1024 * 1024
 
 
 class StoredConversation(msgspec.Struct, frozen=True):
-    """A conversation. `items` are in the order in which they were said."""
+    """A conversation. `items` are in chronological order."""
 
     metadata: dict[str, str] = {}
     items: list[Item] = []

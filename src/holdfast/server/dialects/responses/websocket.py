@@ -44,9 +44,9 @@ from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, ste
 logger = logging.getLogger(__name__)
 
 LONGEST = 60 * 60.0
-"""Maximum age of a connection in seconds. A response that goes on then is finished."""
+"""Maximum age of a connection in seconds. A running response is finished first."""
 MOST_UNANSWERED = 16
-"""Maximum number of requests that are being answered or wait for that, on one connection."""
+"""Maximum number of running and waiting requests of one connection."""
 MOST_LANES = 32
 """Maximum number of named lanes of one connection."""
 
@@ -82,7 +82,7 @@ class ConnectionTooOld(BadRequest):
 
 
 class ClientEvent(msgspec.Struct, frozen=True):
-    """A message of a client, with the fields that HTTP has not."""
+    """A message of a client, with the fields that HTTP requests do not have."""
 
     type: Literal["response.create"]
     stream_id: str | None = None
@@ -96,11 +96,11 @@ class _Known(msgspec.Struct, frozen=True):
     response_id: str
     items: list[Item]
     size: int
-    """Bytes of the messages and outputs that they came with."""
+    """Size of their messages and outputs in bytes."""
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A decoded request, and its size in bytes. That of a successor has the input that steered the response before."""
+    """A decoded request, and its size in bytes. A successor has the input that steered the response before it."""
 
     decoded: dict[str, Any]
     size: int
@@ -108,7 +108,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Lane:
-    """Requests that are answered one after the other, and the last response that the store does not have."""
+    """Requests that are answered one after the other, and the last response that is not stored."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name
@@ -121,8 +121,8 @@ class _Lane:
 class ResponsesSocket:
     """One client's connection. Costs its request's task, and a task for each lane that has a request.
 
-    A response that is not stored can be continued on its connection alone, by the last response of each lane. A
-    response stops when its client leaves, unless it was asked for with `store: true`.
+    A response that is not stored can be continued only on its connection, and only the last one of each lane. A
+    response stops when its client disconnects, unless it was requested with `store: true`.
     """
 
     def __init__(self, parts: Parts, request: Request) -> None:
@@ -138,19 +138,19 @@ class ResponsesSocket:
         """Accept the upgrade, and serve the connection until it ends."""
         connection = scope.get(CONNECTION)
         head = accepting_head(scope[HEADERS], {"x-request-id": new_id("req")})
-        assert isinstance(connection, Protocol)  # nothing else sets the offer
+        assert isinstance(connection, Protocol)  # only our protocol sets the offer
         self._socket = WebSocket(connection, self._parts.settings.body_limit, self._take)
         if not connection.upgrade(send, head, self._socket):
             raise InvalidHandshake("Bytes followed the handshake, or the origin is another one: there is no upgrade.")
         self._receive = receive
         with RequestClient(scope, receive) as client:
             await self._serve(client)
-            await self._tasks.wait()  # with their clients gone, they end soon
+            await self._tasks.wait()  # without a client they end soon
 
     # The connection.
 
     async def _serve(self, client: RequestClient) -> None:
-        """Hand out the messages as they come, until the client leaves or has to."""
+        """Dispatch the messages as they arrive, until the client disconnects or is disconnected."""
         parts, ends_at = self._parts, asyncio.get_running_loop().time() + LONGEST
         client.on_leaving(self._wake.set)
         unwatch = parts.closing.watch(self._wake.set)
@@ -168,7 +168,7 @@ class ResponsesSocket:
         await self._end(client)
 
     async def _pause(self) -> None:
-        """Wait for something to do. In silence, send a ping now and then."""
+        """Wait for a message or a finished request. Send a ping at intervals of silence."""
         try:
             async with asyncio.timeout(self._parts.settings.heartbeat):
                 await self._wake.wait()
@@ -186,7 +186,7 @@ class ResponsesSocket:
             self._socket.close(CloseCode.NORMAL_CLOSURE, "The connection is too old.")
 
     def _take(self, message: bytes) -> None:
-        """Keep a message until it is its turn. A client that sends too many is refused without a look at them."""
+        """Queue a message. If a client sends too many, they are refused undecoded."""
         self._wake.set()
         waiting = sum(map(len, self._inbox)) + sum(each.size for lane in self._lanes.values() for each in lane.waiting)
         if self._unanswered >= MOST_UNANSWERED:
@@ -198,7 +198,7 @@ class ResponsesSocket:
             self._inbox.append(message)
 
     def _refuse_unread(self, error: HoldfastError) -> None:
-        """Refuse a message without a look at it. A client that sends many of them at once is cut off."""
+        """Refuse a message undecoded. A client that sends many of them at once is disconnected."""
         if self._refusals >= MOST_UNANSWERED:
             self._socket.close(CloseCode.POLICY_VIOLATION, "Too many messages.")
             return
@@ -256,7 +256,7 @@ class ResponsesSocket:
         self._wake.set()
 
     async def _answer(self, lane: _Lane, request: _Request) -> None:
-        """Answer one request. One that fails is forgotten together with the response that it was to continue."""
+        """Answer one request. If it fails, the response that it was to continue is dropped too."""
         event = convert(request.decoded, ClientEvent)
         try:
             with RequestClient(self._request.scope, self._receive) as client:
@@ -271,8 +271,8 @@ class ResponsesSocket:
         decoded = request.decoded
         check_fields(decoded, OVER_WEBSOCKET, AS_OVER_HTTP)
         followed = self._find(event.previous_response_id)
-        asked = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
-        body, record = await prepared(self._parts, self._request, asked, None if followed is None else followed.items)
+        fields = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
+        body, record = await prepared(self._parts, self._request, fields, None if followed is None else followed.items)
         size = request.size + (followed.size if followed else 0)
         if event.generate is False:
             await self._prepare_only(lane, record, size)
@@ -292,14 +292,14 @@ class ResponsesSocket:
         self._remember(lane, body, run, messages, event, size)
 
     async def _refuse_request(self, lane: _Lane, request: _Request, info: ErrorInfo) -> None:
-        """Say why a request has no response. A successor was not requested: its input is returned."""
+        """Send the error of a request. For a successor, which was not requested, return its input instead."""
         if request.steers:
             await self._return_input(lane, request.steers, "successor_creation_failed", info.message)
         else:
             await self._refuse(info, lane.name)
 
     async def _copy(self, client: RequestClient, run: Run, messages: ResponseMessages) -> None:
-        """Send the messages of a run, until its end or while the client stays."""
+        """Send the messages of a run, until its end or until the client disconnects."""
 
         def render(_: int, segment: Segment) -> bytes:
             return b"".join(map(text_frame, messages.frames(segment)))
@@ -338,10 +338,10 @@ class ResponsesSocket:
             steer = lane.active.accept(event, size, self._parts.settings.body_limit)
         except SteerRefused as error:
             given = {name: decoded.get(name) for name in ("input", "previous_response_id")}
-            await self._tell_input("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
+            await self._send_input_event("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
         else:
-            told = {"id": steer.id, "previous_response_id": steer.previous_response_id}
-            await self._tell_input("accepted", lane, steer=told)
+            accepted = {"id": steer.id, "previous_response_id": steer.previous_response_id}
+            await self._send_input_event("accepted", lane, steer=accepted)
 
     async def _end_active(self, lane: _Lane) -> None:
         """Answer the successor of a response next, if input waits for it. If there can be none, return the input."""
@@ -359,19 +359,19 @@ class ResponsesSocket:
     async def _return_input(self, lane: _Lane, steers: Sequence[Steer], code: SteerCode, message: str) -> None:
         for steer in steers:
             given = {"id": steer.id, "input": steer.input, "previous_response_id": steer.previous_response_id}
-            await self._tell_input("failed", lane, steer=given, error=_steer_error(code, message))
+            await self._send_input_event("failed", lane, steer=given, error=_steer_error(code, message))
 
-    async def _tell_input(self, outcome: str, lane: _Lane | None, **told: Any) -> None:
+    async def _send_input_event(self, outcome: str, lane: _Lane | None, **details: Any) -> None:
         number, self._steered = self._steered, self._steered + 1
-        await self._send(text_frame(steer_message(outcome, number, None if lane is None else lane.name, **told)))
+        await self._send(text_frame(steer_message(outcome, number, None if lane is None else lane.name, **details)))
 
     # Responses that are not stored.
 
     async def _prepare_only(self, lane: _Lane, record: RunRecord, size: int) -> None:
-        """Answer a request that is not to be generated: its items are known to this connection."""
-        asked = {**record.request[RESPONSE], "store": False}
+        """Answer a request without generation: its items are kept for this connection."""
+        requested = {**record.request[RESPONSE], "store": False}
         now = self._parts.engine.now()
-        response = openai_responses.Response(record.id, record.model, now, asked, settled_at=lambda: now)
+        response = openai_responses.Response(record.id, record.model, now, requested, settled_at=lambda: now)
         messages = ResponseMessages(record.id, response, lane.name)
         nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
         self._keep(lane, record, [], size)
@@ -387,9 +387,9 @@ class ResponsesSocket:
             self._keep(lane, run.record, output, size + len(msgspec.json.encode(output)))
 
     def _keep(self, lane: _Lane, record: RunRecord, output: list[Item], size: int) -> None:
-        """Keep the items up to a response. A conversation that no request could hold is not kept."""
-        asked = record.request[RESPONSE]
-        items = [*asked.get(BEFORE, ()), *asked["input"], *output]
+        """Keep the items up to a response, unless they are larger than a request may be."""
+        requested = record.request[RESPONSE]
+        items = [*requested.get(BEFORE, ()), *requested["input"], *output]
         fits = size <= self._parts.settings.body_limit
         lane.known = _Known(openai_responses.response_id(record.id), items, size) if fits else None
 
@@ -411,7 +411,7 @@ _ENVELOPE = ("type", "stream_id", "generate", "stream", "background")
 
 
 async def _left(run: Run, client: RequestClient, messages: ResponseMessages) -> None:
-    """End a response whose client left: if it does not outlive its client, or if the client has not got its id."""
+    """End a response whose client disconnected: if it is attached, or if the client has not got its id."""
     if run.record.lifetime == "attached" or not messages.event_count:
         await run.stop(client.left_by)
 
