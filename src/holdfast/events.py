@@ -435,18 +435,5 @@ async def push_all(items: SourceIterator, out: Outlet) -> None:
             await out.room()
 
 
-def from_iterator(items: SourceIterator) -> PushSource:
-    """Return a push source from an async iterator. The task that iterates a generator also closes it."""
-
-    async def push(out: Outlet) -> None:
-        try:
-            await push_all(items, out)
-        finally:
-            if (close := getattr(items, "aclose", None)) is not None:
-                await close()
-
-    return push
-
-
 encode_event = encode_settlement = msgspec.json.Encoder().encode
 decode_settlement = msgspec.json.Decoder(AnySettlement).decode

@@ -6,7 +6,6 @@ import pytest
 
 from holdfast import Completed, Engine, Failed, Finish, Limits, Stopped, Text
 from holdfast.errors import RunSettled
-from holdfast.events import from_iterator
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.waiting import LONG
@@ -144,8 +143,8 @@ async def test_a_push_source_waits_for_a_store_that_is_far_behind():
 
 
 @requirement("stop.partial-once")
-async def test_an_iterator_becomes_a_push_source_that_closes_it(engine, keep):
-    """A generator is closed by the task that iterated it, whatever ended it."""
+async def test_a_generator_is_closed_by_the_task_that_iterated_it(engine, keep):
+    """Whatever ended it: its `finally` runs in the task, and with the context variables, that it began with."""
     tasks = []
     yielded = asyncio.Event()
 
@@ -158,7 +157,7 @@ async def test_an_iterator_becomes_a_push_source_that_closes_it(engine, keep):
         finally:
             tasks.append(asyncio.current_task())
 
-    run = await engine.start(from_iterator(generator()), keep=keep)
+    run = await engine.start(generator(), keep=keep)
     await yielded.wait()
 
     settled = (await run.stop()).settlement
