@@ -9,9 +9,8 @@ from typing import Any
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 
-from holdfast import Engine, Event, HoldfastError, Run, Settled, Text, open_store
+from holdfast import Engine, Event, HoldfastError, Run, RunStarted, Settled, Text, open_store
 from holdfast.asgi import events, on_error
-from holdfast.events import RunStarted
 
 
 async def story() -> AsyncGenerator[str]:

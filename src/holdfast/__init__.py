@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
-    from .errors import HoldfastError, SourceFailed
+    from .errors import HoldfastError, RunNotFound, SourceFailed
     from .events import (
         AnswerBegins,
         Completed,
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
         Interrupted,
         Notice,
         Outcome,
+        Outlet,
+        PushSource,
         Reasoning,
+        RunStarted,
         Settled,
         Settlement,
         Source,
@@ -53,9 +56,13 @@ __all__ = [
     "Limits",
     "Notice",
     "Outcome",
+    "Outlet",
     "ProviderSettings",
+    "PushSource",
     "Reasoning",
     "Run",
+    "RunNotFound",
+    "RunStarted",
     "Settings",
     "Settled",
     "Settlement",
@@ -75,7 +82,7 @@ __all__ = [
 
 _AT = {
     "engine.engine": ("Engine",),
-    "errors": ("HoldfastError", "SourceFailed"),
+    "errors": ("HoldfastError", "RunNotFound", "SourceFailed"),
     "runs.run": ("Limits", "Run", "StopResult"),
     "store": ("Store",),
     "store.opening": ("open_store",),

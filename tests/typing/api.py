@@ -14,7 +14,9 @@ from holdfast import (
     Failed,
     Interrupted,
     Limits,
+    Outlet,
     ProviderSettings,
+    PushSource,
     Run,
     Settings,
     Stopped,
@@ -26,7 +28,7 @@ from holdfast import (
 )
 from holdfast.agents import AgentRequest
 from holdfast.asgi import events
-from holdfast.events import Finish, Outlet, put
+from holdfast.events import Finish, put
 from holdfast.upstreams import ChatRequest, Provider
 from holdfast.upstreams.kinds import ProviderKind, ProviderSetup
 
@@ -39,6 +41,11 @@ async def batches() -> AsyncGenerator[list[Text]]:
     yield [Text("a"), Text("b")]
 
 
+async def pushed(out: Outlet) -> None:
+    if not out.emit(["a", Text("b")]):
+        await out.room()
+
+
 def frame(seq: int, event: Event) -> dict[str, str] | None:
     return {"text": event.text} if isinstance(event, Text) else None
 
@@ -48,6 +55,8 @@ async def embedding(request: Request) -> None:
         run = await engine.start(words(), keep=True, lifetime="attached", interrupt=print)
         assert_type(run, Run)
         assert_type(await engine.start(batches()), Run)
+        push: PushSource = pushed
+        assert_type(await engine.start(push), Run)
         async for seq, event in run.read(after=3):
             assert_type(seq, int)
             told: Event = event

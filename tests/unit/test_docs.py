@@ -467,6 +467,14 @@ def test_the_examples_of_the_embedding_page_stand_there_as_a_whole(name):
     assert whole in {found["code"] for document, found in marked("from") if document == "docs/embedding.md"}
 
 
+def test_the_embedding_page_imports_events_and_errors_from_the_package():
+    """What an embedding program needs is exported, and so promised."""
+    page = text_of("docs/embedding.md")
+
+    assert "from holdfast import" in page
+    assert [] == re.findall(r"^from holdfast\.(?:events|errors) .*", page, re.MULTILINE)
+
+
 def test_snippets_are_taken_from_examples_and_do_run():
     """A mark that was misspelt would check nothing."""
     assert "README.md" in {document for document, _ in marked("from")}
