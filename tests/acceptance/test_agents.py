@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.compare.model import Price
+from holdfast.pricing import Price
 from holdfast.server.config.settings import ProviderSettings
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compare.model import Price
+from holdfast.pricing import Price
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import KeySettings, ProviderSettings, Settings
 from holdfast.store import Store

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.compare.model import Price
+from holdfast.pricing import Price
 from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.agents import serving

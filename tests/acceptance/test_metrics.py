@@ -8,7 +8,7 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.compare.model import Price
+from holdfast.pricing import Price
 from holdfast.server.config.settings import KeySettings, ProviderSettings, Settings
 from holdfast.server.metrics import metrics_of
 from holdfast.server.metrics.port import MOST_CONNECTIONS

@@ -55,6 +55,7 @@ LAYERS: dict[str, int] = {
     "concurrency.watchers": 0,
     "ids": 0,
     "logged_run": 0,
+    "pricing": 0,
     "redaction": 0,
     "tracing": 0,
     "fields": 0,
@@ -68,6 +69,7 @@ LAYERS: dict[str, int] = {
 SIDEWAYS = {
     ("error_help", "markup"),  # a page about an error is HTML
     ("errors", "events"),  # an error carries what its event says
+    ("pricing", "events"),  # a cost is that of a usage
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),
     ("store", "store.records"),  # re-exported by the package

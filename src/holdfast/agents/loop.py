@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..compare.model import Price, cost
 from ..environment import child_environment
 from ..errors import BudgetSpent, SourceFailed
 from ..events import (
@@ -35,6 +34,7 @@ from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import CallResult, Step, Steps
 from ..log.storable import storable
+from ..pricing import Price, cost
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .mcp.pool import ToolServers

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..access import Payer
 from ..errors import BadRequest, Conflict, NotFound
-from ..events import Completed, ErrorInfo, Failed, Interrupted, Settlement, Stopped, Usage
+from ..events import Completed, ErrorInfo, Failed, Interrupted, Settlement, Stopped
 from ..ids import new_id
 
 DOCUMENT = "comparison"
@@ -113,15 +113,6 @@ class PaneCannotWin(Conflict):
 
 
 # Data.
-
-
-class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The price of a model for a million tokens, in the operator's currency."""
-
-    input: float = 0.0
-    output: float = 0.0
-    cached_input: float | None = None
-    """The price of input that the provider read from its prompt cache; None for the same as `input`."""
 
 
 class PaneAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,16 +326,6 @@ def fastest(comparison: Comparison) -> int | None:
     completed = [pane for pane in comparison.panes if pane.latest.outcome == "completed"]
     timed = [(pane.latest.ttft_ms, pane.pane) for pane in completed if pane.latest.ttft_ms is not None]
     return min(timed)[1] if len(completed) > 1 and timed and comparison.status == "settled" else None
-
-
-def cost(price: Price | None, usage: Usage) -> float | None:
-    """Return the cost of an answer; None if its model has no price."""
-    if price is None:
-        return None
-    cached = min(usage.cached_tokens, usage.input_tokens)
-    for_cached = price.input if price.cached_input is None else price.cached_input
-    input = (usage.input_tokens - cached) * price.input + cached * for_cached
-    return (input + usage.output_tokens * price.output) / 1_000_000
 
 
 def settlement_of(answer: PaneAnswer) -> Settlement:

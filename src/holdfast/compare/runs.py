@@ -29,6 +29,7 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, text_of
 from ..ids import new_id
+from ..pricing import Price
 from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
@@ -43,7 +44,6 @@ from .model import (
     Content,
     Pane,
     PaneAnswer,
-    Price,
     answered,
     masked,
     settled,

@@ -34,10 +34,11 @@ from ..events import (
     openai_reason,
 )
 from ..history import estimate_tokens, figures_of
+from ..pricing import Price, cost
 from ..runs.run import Run
 from ..server.sources.chat import ChatSources
 from ..store import RunRecord
-from .model import PaneAnswer, Price, cost
+from .model import PaneAnswer
 
 logger = logging.getLogger(__name__)
 

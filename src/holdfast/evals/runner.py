@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from ..compare.model import Price, cost
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
@@ -27,6 +26,7 @@ from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
+from ..pricing import Price, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from ..asgi.event_stream import Closing
-from ..compare.model import Price, cost
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
+from ..pricing import Price, cost
 from ..runs.run import Cost
 from ..store import RunRecord, Store
 from .accounts.data.erasing import Erasing

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast, overload
 
 import msgspec
 
-from ..compare.model import Price, cost
 from ..error_help import help_at
 from ..events import (
     Completed,
@@ -27,6 +26,7 @@ from ..events import (
 from ..history import Figures, Message, Session, text_of
 from ..log.segment import Segment, needs_no_escape
 from ..log.steps import Step
+from ..pricing import Price, cost
 from ..store import FeedEntry, RunRecord, SearchHit, Status
 from . import sse
 from .json_pieces import in_pieces

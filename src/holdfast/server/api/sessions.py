@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
-from ...compare.model import Price
 from ...errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
+from ...pricing import Price
 from ...runs.run import Run
 from ...store import SearchHit
 from ...store.files import with_pictures

@@ -11,7 +11,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from ...access import Budget
-from ...compare.model import Price, cost
 from ...concurrency.retry import Retry
 from ...concurrency.tasks import OwnedTasks
 from ...errors import BudgetSpent, HoldfastError, ShuttingDown
@@ -20,6 +19,7 @@ from ...ids import new_id
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...nodes.recovery import Again
+from ...pricing import Price, cost
 from ...runs.run import Run
 from ...store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
 from ...store.semantics import added_charge, charge_of

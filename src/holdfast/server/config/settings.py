@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...access import NO_BUDGET, Budget
-from ...compare.model import Price
 from ...errors import HoldfastError
+from ...pricing import Price
 from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...access import CHAT
 from ...asgi.client import RequestClient
-from ...compare.model import cost
 from ...errors import BadRequest, SourceStalled
 from ...events import Usage
+from ...pricing import cost
 from ...store import Charge
 from ...upstreams import Forwarded, Forwarding
 from ..caller import model_of, owner_of, providers_of

@@ -18,7 +18,7 @@ from ...agents.mcp.pool import ToolServers
 from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
-from ...compare.model import Price
+from ...pricing import Price
 from ..accounts.agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
 from ..config.settings import AGENT, AgentSettings, McpSettings, Settings, SettingsError, data_folder
 
