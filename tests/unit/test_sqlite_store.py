@@ -256,6 +256,7 @@ def test_line_ends_do_not_change_a_checksum():
 def test_migrations_are_numbered_without_gaps():
     """The number of the last is the version of the schema."""
     assert list(range(1, len(migrations()) + 1)) == [step.number for step in migrations()]
+    assert migrations(), "the rule is checked against nothing"
 
 
 async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path):

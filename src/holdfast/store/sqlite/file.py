@@ -305,7 +305,7 @@ _CHANGES_OF_ROWS = {8: move_pictures}
 @functools.cache
 def migrations() -> tuple[Migration, ...]:
     """Return the migrations of this version, in order."""
-    return steps_in(SQL, _CHANGES_OF_ROWS)
+    return steps_in(SQL / "sqlite", _CHANGES_OF_ROWS)
 
 
 def is_current(path: Path) -> bool:
