@@ -16,7 +16,7 @@ from ..errors import RunSettled
 from ..events import ApprovalRequested, Outlet, ToolCall, ToolProgress, ToolResult, put
 from ..log.steps import CallResult, cut
 from ..log.storable import storable
-from ..tracing import TRACER
+from ..task_context.tracing import TRACER
 from .approvals import Desk, Grants, Place
 from .processes import ProcessTable
 from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit

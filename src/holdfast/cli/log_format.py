@@ -13,10 +13,10 @@ import msgspec
 
 import holdfast
 
-from ..logged_run import LOGGED_RUN
 from ..redaction import hide_link
 from ..server.config.settings import Settings, SettingsError
 from ..server.config.settings_errors import suggestion
+from ..task_context.logged_run import LOGGED_RUN
 from .chat.screen import safe
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"

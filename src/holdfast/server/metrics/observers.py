@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...engine.engine import Engine
-from ...logged_run import LOGGED_RUN
 from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
+from ...task_context.logged_run import LOGGED_RUN
 from ..config.settings import Settings
 from ..traces import Traces, traces_of
 from . import Metrics, metrics_of

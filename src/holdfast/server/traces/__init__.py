@@ -15,7 +15,7 @@ from ...events import Outlet
 from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
-from ...tracing import Tracer
+from ...task_context.tracing import Tracer
 from ...upstreams import ChatRequest
 from ..config.settings import Settings
 

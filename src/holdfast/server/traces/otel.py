@@ -19,7 +19,7 @@ from ...log.log import Log
 from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
-from ...tracing import TRACER, ToolSpan
+from ...task_context.tracing import TRACER, ToolSpan
 from ...upstreams import ChatRequest
 from ..config.settings import Settings
 from . import Ask, Handler

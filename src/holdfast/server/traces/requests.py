@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...asgi.event_stream import info_of
 from ...redaction import hide_link
-from ...tracing import TRACER
-from ...tracing import Tracer as TaskTracer
+from ...task_context.tracing import TRACER
+from ...task_context.tracing import Tracer as TaskTracer
 from ..accounts.auth import HEADERS
 from . import Handler
 from .attributes import Attributes, fail

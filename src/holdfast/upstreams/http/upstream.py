@@ -37,7 +37,7 @@ from ...http_client.pool import Connections
 from ...http_client.request import head_of, with_length
 from ...http_client.route import Route, route_to
 from ...redaction import redact
-from ...tracing import TRACER
+from ...task_context.tracing import TRACER
 from .. import ChatRequest, Forwarded
 from ..decoding import error_message, loosely
 from .address import UpstreamAddress, origin_of, request_headers, secrets_of

@@ -1,0 +1,1 @@
+"""What a task works on, as context variables that the tasks it starts inherit."""
