@@ -10,7 +10,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.owners import Owners
 from holdfast.server.accounts.people.callers import Callers
-from holdfast.server.app import create_app, end
+from holdfast.server.app import create_app
 from holdfast.server.budgets.spending import Spending
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store import Charge, Payer
@@ -76,7 +76,7 @@ async def test_a_start_that_waits_for_its_budget_is_answered_when_the_server_end
     async with app.router.lifespan_context(app):
         asked = asyncio.create_task(_ask(app, path="/v1/chat/completions", body=CHAT))
         await store.asked.wait()
-        await end(app.state.parts, 0.0)
+        await app.state.parts.end(0.0)
         status = await asyncio.wait_for(asked, SOON)
 
     assert status == 503

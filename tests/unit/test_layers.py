@@ -17,7 +17,6 @@ LAYERS: dict[str, int] = {
     "__main__": 7,
     "cli": 7,
     "server.app": 6,  # puts the server together, so it knows every feature
-    "server.http.uvicorn_server": 6,  # serves the application, and ends it
     "compare.api": 5,
     "compare.scores_api": 5,
     "evals.api": 5,

@@ -1,8 +1,13 @@
-"""What server/http/http_protocol.py takes from uvicorn. An upgrade that changes any of it fails here, by name."""
+"""What http_protocol.py and uvicorn_server.py, in server/http, take from uvicorn. An upgrade that changes any of it
+fails here, by name.
+"""
 
 import ast
 import asyncio
+import contextlib
 import inspect
+import signal
+import socket
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -14,10 +19,13 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from holdfast.server.http import http_protocol
+from holdfast.server.http import http_protocol, uvicorn_server
 from holdfast.server.http.connections import OpenConnections
-from holdfast.server.http.http_protocol import Protocol, protocols_of
+from holdfast.server.http.http_protocol import Protocol, ShortConnection, protocols_of
+from holdfast.server.http.uvicorn_server import Server, SideServer
 from tests.support.framing import Wire
+from tests.support.waiting import LONG
+from tests.unit.test_layers import imports
 
 OF_THE_PROTOCOL = {
     *("access_log", "access_logger", "client", "cycle", "expect_100_continue", "flow", "headers", "parser"),
@@ -39,7 +47,13 @@ OVERRIDDEN = {
     *("__init__", "connection_made", "connection_lost", "data_received", "pause_writing", "resume_writing"),
     *("on_message_begin", "on_headers_complete", "on_body", "on_message_complete", "on_response_complete"),
 }
+OF_THE_SERVER = {"config", "servers", "should_exit", "started"}
+OVERRIDDEN_OF_THE_SERVER = {"__init__", "capture_signals", "handle_exit", "shutdown", "startup"}
 REQUEST = b"POST /a?b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+NO_OVERRIDES = {"__module__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"}
+"""What every class has of its own."""
 
 
 class Plain:
@@ -124,18 +138,126 @@ async def test_a_server_has_what_a_protocol_is_made_of():
     assert "for server in self.servers" in inspect.getsource(uvicorn.Server.shutdown)
 
 
-def used() -> set[str]:
-    """Every attribute of `self` and of a cycle that our file reads or sets."""
-    tree = ast.parse(inspect.getsource(http_protocol))
+def used(module: Any) -> set[str]:
+    """Every attribute of `self` and of a cycle that a file of ours reads or sets."""
+    tree = ast.parse(inspect.getsource(module))
     attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cycle", "newest", "self.cycle")}
 
 
 def test_nothing_else_of_uvicorn_is_used():
     """What is not in the lists above is not checked by them."""
-    own = set(vars(Protocol)) | set(Protocol.__slots__)
+    own = set(vars(Protocol)) | set(Protocol.__slots__) | {"_longest"}
 
-    assert OF_THE_PROTOCOL | OF_A_CYCLE == used() - own
+    assert OF_THE_PROTOCOL | OF_A_CYCLE == used(http_protocol) - own
+
+
+def test_nothing_else_of_uvicorns_server_is_used():
+    """Its own attributes are private."""
+    not_ours = {name for name in used(uvicorn_server) if not name.startswith("_")}
+
+    assert OF_THE_SERVER == not_ours
+    assert OVERRIDDEN_OF_THE_SERVER == {name for name in vars(Server) if name in vars(uvicorn.Server)} - NO_OVERRIDES
+    assert {"capture_signals"} == {name for name in vars(SideServer) if name in vars(uvicorn.Server)} - NO_OVERRIDES
+
+
+def test_uvicorn_is_imported_by_two_files_only():
+    """So an upgrade is read against two files."""
+    importers = {found.importer for found in imports() if found.imported.partition(".")[0] == "uvicorn"}
+
+    assert {"server.http.http_protocol", "server.http.uvicorn_server"} == importers
+
+
+async def test_a_short_connection_is_closed_at_its_age():
+    """It closes the transport that uvicorn passes to `connection_made`."""
+    wire, closed = Wire(), asyncio.Event()
+    wire.close = closed.set
+    config = uvicorn.Config(lambda: None, log_config=None)
+    short = ShortConnection(0.0, config=config, server_state=ServerState(), app_state={}, _loop=None)
+
+    short.connection_made(wire)
+
+    await asyncio.wait_for(closed.wait(), LONG)
+
+
+# The server.
+
+
+class Told(uvicorn.Server):
+    """A server of uvicorn's own that notes which of its methods are called."""
+
+    def __init__(self) -> None:
+        super().__init__(uvicorn.Config(self._app, lifespan="off", log_config=None, log_level=50))
+        self.calls: list[tuple[str, Any]] = []
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        self.calls.append(("capture_signals", self.started))
+        with super().capture_signals():
+            yield
+
+    async def startup(self, sockets=None):
+        self.calls.append(("startup", sockets))
+        await super().startup(sockets)
+        self.should_exit = True
+
+    async def shutdown(self, sockets=None):
+        self.calls.append(("shutdown", sockets))
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig, frame):
+        self.calls.append(("handle_exit", sig))
+
+
+@pytest.mark.parametrize("name", sorted(OF_THE_SERVER - {"servers"}))
+def test_a_server_has(name):
+    """What we read or set."""
+    assert hasattr(Told(), name)
+
+
+@pytest.mark.parametrize("name", sorted(OVERRIDDEN_OF_THE_SERVER - {"__init__"}))
+def test_a_server_has_what_we_override(name):
+    """With the parameters that ours takes."""
+    theirs, ours = getattr(uvicorn.Server, name), getattr(Server, name)
+
+    assert list(inspect.signature(theirs).parameters) == list(inspect.signature(ours).parameters)
+
+
+async def test_serving_captures_signals_starts_and_shuts_down_in_this_order():
+    """We listen with TLS after the start, settle runs before the shutdown, and close further sockets by it."""
+    server = Told()
+    sock, further = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
+
+    await server.serve([sock])
+    await server.shutdown([further])
+
+    assert ["capture_signals", "startup", "shutdown", "shutdown"] == [name for name, _ in server.calls]
+    assert ([sock], [sock]) == (server.calls[1][1], server.calls[2][1])
+    assert (-1, -1) == (sock.fileno(), further.fileno())
+    assert (True, 1) == (server.started, len(server.servers))
+
+
+def test_a_signal_is_handled_by_handle_exit_and_not_raised_again():
+    """uvicorn raises again what its own handler has noted; ours notes nothing."""
+    server = Told()
+    before = signal.getsignal(signal.SIGTERM)
+    with server.capture_signals():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert [("capture_signals", False), ("handle_exit", signal.SIGTERM)] == server.calls
+    assert before == signal.getsignal(signal.SIGTERM)
+
+
+def test_a_server_beside_the_main_one_leaves_signals_alone():
+    """There is one handler for each signal in a process."""
+    before = signal.getsignal(signal.SIGTERM)
+    with SideServer(uvicorn.Config(lambda: None, log_config=None)).capture_signals():
+        during = signal.getsignal(signal.SIGTERM)
+
+    assert before == during
 
 
 async def test_a_cycle_that_is_disconnected_writes_nothing_and_says_so(plain):

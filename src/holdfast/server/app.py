@@ -341,7 +341,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         async with parts.engine, peers_served(parts.engine, parts.settings, parts.peers_socket), measured:
             _begin_background(parts)
             yield
-            await end(parts, parts.settings.drain)
+            await parts.end(parts.settings.drain)
             await parts.background.close()
             await parts.erasing.close()
         with suppress(HoldfastError):
@@ -425,17 +425,6 @@ async def _forget_links(parts: Parts) -> None:
 async def _trim_audit(parts: Parts) -> None:
     """Delete entries of the audit log that are older than `audit_days`."""
     await parts.audit.trim(parts.store, parts.engine.now() - parts.settings.audit_days * 86400)
-
-
-async def end(parts: Parts, drain: float) -> None:
-    """Shut down: refuse new runs, let the others drain or settle, and end the streams. Repeating it changes nothing.
-
-    The timeouts are such that the process ends within ten seconds, even if the store is not reachable.
-    """
-    await parts.engine.close(drain=drain, within=3.0)
-    await parts.budgets.spending.close()
-    await parts.tasks.wait(timeout=1.0)
-    parts.closing.begin()
 
 
 def limits_of(settings: Settings) -> Limits:

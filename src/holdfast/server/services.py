@@ -120,6 +120,17 @@ class Parts:
             raise CannotReload
         return await self.reloading(self.settings)
 
+    async def end(self, drain: float) -> None:
+        """Shut down: refuse new runs, let the others drain or settle, and end the streams.
+
+        Repeating it changes nothing. The timeouts are such that the process ends within ten seconds, even if the store
+        is away.
+        """
+        await self.engine.close(drain=drain, within=3.0)
+        await self.budgets.spending.close()
+        await self.tasks.wait(timeout=1.0)
+        self.closing.begin()
+
 
 def prices_of(settings: Settings) -> dict[str, Price]:
     """Return the prices by the names of models, agents and aliases."""

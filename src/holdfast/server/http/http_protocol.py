@@ -1,6 +1,7 @@
 """One client's connection: uvicorn's HTTP protocol with our limits, and responses that are written directly.
 
-Everything that touches uvicorn's internals is in this file. tests/unit/test_uvicorn.py names each of them.
+Everything that touches the internals of uvicorn's protocol is in this file; those of its server are in
+uvicorn_server.py. tests/unit/test_uvicorn.py names each of them.
 """
 
 from __future__ import annotations
@@ -425,6 +426,19 @@ class Protocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
+
+
+class ShortConnection(HttpToolsProtocol):
+    """uvicorn's protocol, for a connection that is closed at its maximum age in seconds."""
+
+    def __init__(self, longest: float, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._longest = longest
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection."""
+        super().connection_made(transport)
+        asyncio.get_running_loop().call_later(self._longest, transport.close)
 
 
 def _chunk_of(body: bytes) -> bytes:

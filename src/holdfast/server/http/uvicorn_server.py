@@ -1,4 +1,8 @@
-"""Runs the application on uvicorn, with a graceful shutdown."""
+"""Runs applications on uvicorn: the server's own with a graceful shutdown, others beside it.
+
+Everything that touches the internals of uvicorn's server is in this file; those of its protocol are in
+http_protocol.py. tests/unit/test_uvicorn.py names each of them.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
-from ..app import end
 from ..config.settings import Settings, SettingsError
 from .connections import ConnectionLimits, OpenConnections
-from .http_protocol import Protocol, protocols_of
+from .http_protocol import Protocol, ShortConnection, protocols_of
 from .loopback import is_loopback
 from .tls import HANDSHAKE, LOOK_EVERY, STRICT, Tls, tls_of
 
@@ -36,6 +40,15 @@ FILES = 65_536
 RESERVED = 128
 """Open files besides the connections of clients and upstreams: the store, the listening sockets, the log."""
 HALF_OPEN = 20_000  # milliseconds until a silent client without acknowledgements is disconnected
+
+
+class SideServer(uvicorn.Server):
+    """Serves another application than the main server, to which it leaves signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Install no signal handlers."""
+        yield
 
 
 class Server(uvicorn.Server):
@@ -93,12 +106,12 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Settle every run, end the streams, then close. A second signal ends the draining at once."""
         parts = self._app.state.parts
-        ending = asyncio.create_task(end(parts, parts.settings.drain))
+        ending = asyncio.create_task(parts.end(parts.settings.drain))
         while not (await asyncio.wait({ending}, timeout=0.1))[0]:
             if self._in_a_hurry:
                 ending.cancel()
         if ending.cancelled():
-            await end(parts, drain=0.0)
+            await parts.end(0.0)
         await super().shutdown([*(sockets or ()), *self._public])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -215,6 +228,35 @@ async def serve_in_background(app: Starlette, sock: socket.socket) -> AsyncGener
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@contextlib.asynccontextmanager
+async def serve_beside(
+    app: ASGIApp, sock: socket.socket, *, connections: int, longest: float, access_log: bool
+) -> AsyncGenerator[None]:
+    """Serve another application on a socket within the block, for few clients.
+
+    More than `connections` at once get 503, and each is closed after `longest` seconds.
+    """
+    config = uvicorn.Config(
+        app,
+        http=partial(ShortConnection, longest),  # type: ignore[arg-type]  # any factory of a protocol works
+        ws="none",
+        lifespan="off",
+        access_log=access_log,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=connections,
+        timeout_graceful_shutdown=1,
+    )
+    server = SideServer(config)
+    serving = asyncio.create_task(server.serve([sock]))
     try:
         yield
     finally:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...access import ADMIN
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
 from ..errors import PRIVATE
 from ..http.loopback import host_name, is_loopback
+from ..http.uvicorn_server import serve_beside
 from ..routing import Endpoint
 from ..services import Parts
 from . import Metrics
@@ -60,40 +58,14 @@ async def metrics_served(
     if measuring is None or sock is None:
         yield
         return
-    config = uvicorn.Config(
-        MetricsApp(measuring, settings.metrics_host),
-        http=_Connection,
-        ws="none",
-        lifespan="off",
+    app = MetricsApp(measuring, settings.metrics_host)
+    async with serve_beside(
+        app,
+        sock,
+        connections=MOST_CONNECTIONS,
+        longest=LONGEST_CONNECTION,
         access_log=settings.access_log,  # uvicorn has one logger for all of its servers
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve([sock]))
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
-
-
-class _Connection(HttpToolsProtocol):
-    """A connection that is closed at its maximum age."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.call_later(LONGEST_CONNECTION, transport.close)
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the main server."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
+    ):
         yield
 
 
