@@ -23,6 +23,7 @@ from .events import (
 )
 from .log.log import Log
 from .log.steps import Step
+from .pricing import tokens_in
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -368,8 +369,8 @@ _COUNTED = frozenset({"content", "text", "tool_calls", "function", "name", "argu
 
 
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Return about how many tokens the messages are: four characters to each, and nothing for images."""
-    return -(-sum(map(_characters, messages)) // 4)
+    """Return about how many tokens the messages are, without images."""
+    return tokens_in(sum(map(_characters, messages)))
 
 
 def _characters(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""The prices of models, and what an answer costs by them."""
+"""The prices of models, what an answer costs by them, and an estimate of tokens that no provider has counted."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def cost(price: Price | None, usage: Usage) -> float | None:
     for_cached = price.input if price.cached_input is None else price.cached_input
     input = (usage.input_tokens - cached) * price.input + cached * for_cached
     return (input + usage.output_tokens * price.output) / 1_000_000
+
+
+def tokens_in(characters: int) -> int:
+    """Return about how many tokens so many characters are: four to each, rounded up."""
+    return -(-characters // 4)

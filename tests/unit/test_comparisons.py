@@ -21,12 +21,10 @@ from holdfast.compare.model import (
     PaneAnswer,
     PaneCannotWin,
     PaneNotFound,
-    Price,
     StillBlind,
     answered,
     asked,
     asked_again,
-    cost,
     fastest,
     label,
     masked,
@@ -36,7 +34,6 @@ from holdfast.compare.model import (
     voted,
 )
 from holdfast.errors import BadRequest, HoldfastError
-from holdfast.events import Usage
 
 OUTCOMES = ["completed", "truncated", "stopped", "failed", "interrupted"]
 
@@ -78,13 +75,6 @@ def test_who_never_spoke_is_not_the_fastest():
     kept = replace(kept, panes=(replace(kept.panes[0], ttft_ms=None), kept.panes[1]))
 
     assert 1 == fastest(kept)
-
-
-def test_a_price_is_for_a_million_tokens():
-    """And without one nothing is known, which is not the same as nothing."""
-    assert 0.5 * 3 + 2.0 == cost(Price(0.5, 2.0), Usage(3_000_000, 1_000_000))
-    assert 0.0 == cost(Price(), Usage(5, 5))
-    assert cost(None, Usage(5, 5)) is None
 
 
 def test_every_pane_has_a_letter():

@@ -6,7 +6,9 @@ import signal
 
 import pytest
 
-from holdfast.cli.chat.ctrl_c import CtrlC
+from holdfast.cli import show
+from holdfast.cli.chat.ctrl_c import CtrlC, stopped_by
+from holdfast.cli.client import CallFailed
 from tests.support.waiting import LONG
 
 
@@ -68,3 +70,53 @@ async def test_an_open_prompt_hears_each_of_them():
         await press()
 
     assert ["Ctrl-C", "Ctrl-C"] == heard
+
+
+class Calls:
+    """An API that notes the calls, and refuses them if it is `away`."""
+
+    def __init__(self, *, away=False):
+        self.made = []
+        self._away = away
+        self._called = asyncio.Event()
+
+    async def call(self, method, path):
+        self.made.append((method, path))
+        self._called.set()
+        if self._away:
+            raise CallFailed("The server is away.")
+
+    async def wait(self):
+        await asyncio.wait_for(self._called.wait(), LONG)
+        await asyncio.sleep(0)
+
+
+async def test_work_is_stopped_once_when_it_is_asked_to():
+    """A run, a comparison and a batch are stopped in one way."""
+    api, asked = Calls(), asyncio.Event()
+    with stopped_by(asked, api, "/api/runs/run_1", "run"):
+        asked.set()
+        await api.wait()
+
+    assert [("POST", "/api/runs/run_1/stop")] == api.made
+
+
+async def test_a_stop_that_fails_is_told():
+    """The work may go on, so the reader must know."""
+    api, asked = Calls(away=True), asyncio.Event()
+    with show.err.capture() as told, stopped_by(asked, api, "/api/batches/b", "batch"):
+        asked.set()
+        await api.wait()
+
+    assert "Could not stop the batch: The server is away." in told.get()
+
+
+async def test_work_that_ends_before_is_not_stopped():
+    """The end of the block ends the wait."""
+    api, asked = Calls(), asyncio.Event()
+    with stopped_by(asked, api, "/api/runs/run_1", "run"):
+        pass
+    asked.set()
+    await asyncio.sleep(0)
+
+    assert [] == api.made

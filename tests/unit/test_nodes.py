@@ -860,5 +860,20 @@ async def test_a_piece_of_work_whose_taking_the_store_did_not_confirm_is_taken_u
     assert ["one", "two"] == sorted(pieces.taken_up)
 
 
+@requirement("nodes.work")
+async def test_a_request_waits_until_another_node_has_let_go_of_a_piece_of_work():
+    """The other node is told, and ends its work in its own time."""
+    store = MemoryStore()
+    async with Engine(store) as owner, Engine(store) as other:
+        await owner.holds.take("piece", "one")
+        waiting = asyncio.create_task(other.holds.ended_elsewhere("piece", "one"))
+        has_waited = not (await asyncio.wait({waiting}, timeout=0.05))[0]
+        await owner.holds.let_go("piece", "one")
+        await asyncio.wait_for(waiting, LONG)
+
+        assert has_waited
+        assert not await other.holds.is_elsewhere("piece", "one")
+
+
 async def _has(found: list[str], count: int) -> bool:
     return len(found) >= count

@@ -34,7 +34,7 @@ from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import CallResult, Step, Steps
 from ..log.storable import storable
-from ..pricing import Price, cost
+from ..pricing import Price, cost, tokens_in
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .mcp.pool import ToolServers
@@ -127,7 +127,7 @@ class Meter:
 
     def total(self) -> Usage:
         """Return the usage of all steps; its source is "estimated" if that of any step is."""
-        guess = Usage(self._input_estimate, -(-self._output_characters // 4), "estimated")
+        guess = Usage(self._input_estimate, tokens_in(self._output_characters), "estimated")
         return _together(self._before, guess if self._counted is None else self._counted)
 
     def check(self) -> None:

@@ -29,6 +29,7 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, text_of
 from ..ids import new_id
+from ..nodes.holds import ASK_AGAIN, PATIENCE
 from ..pricing import Price
 from ..runs.admission import Places
 from ..runs.run import Run
@@ -57,8 +58,6 @@ logger = logging.getLogger(__name__)
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 LOOK_EVERY = 1.0
 """Seconds between two reads of a comparison that another node may have changed. A hint causes one sooner."""
-PATIENCE, ASK_AGAIN = 8.0, 0.1
-"""Seconds that a request waits for another node, and between two checks."""
 
 LAST_WORDS = 1.0
 """Seconds for storing the last answers when the server ends."""
@@ -366,15 +365,8 @@ class Rounds:
             return going_on.comparison
         if await self.engine.holds.is_elsewhere(DOCUMENT, comparison.id):
             await self.change(comparison.id, comparison.owner, stopping)
-            await self._ended_elsewhere(comparison.id)
+            await self.engine.holds.ended_elsewhere(DOCUMENT, comparison.id)
         return await self.read(comparison.id, comparison.owner)
-
-    async def _ended_elsewhere(self, comparison_id: str) -> None:
-        for _ in range(int(PATIENCE / ASK_AGAIN)):
-            if not await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id):
-                return
-            await self.engine.holds.tell(DOCUMENT, comparison_id)
-            await asyncio.sleep(ASK_AGAIN)
 
     def as_over(self, comparison: Comparison) -> Comparison:
         """Return a comparison as settled, because it was deleted while it was read."""

@@ -26,6 +26,7 @@ from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
+from ..nodes.holds import ASK_AGAIN, PATIENCE
 from ..pricing import Price, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
@@ -47,8 +48,6 @@ LOOK_EVERY = 1.0
 """Seconds between two reads of a batch that another node may have changed. A hint causes one sooner."""
 TELL_EVERY = 0.25
 """The same if there are other nodes. Each time, the progress is stored for them."""
-PATIENCE, ASK_AGAIN = 8.0, 0.1
-"""Seconds that a request waits for another node, and between two checks."""
 LAST_WORDS = 1.0
 """Seconds for storing the last answers when the server ends."""
 
@@ -225,11 +224,7 @@ class BatchRunner:
         if (work := self._works.get(id)) is not None:
             await work.stop()
             return
-        for _ in range(int(PATIENCE / ASK_AGAIN)):
-            if not await self._engine.holds.is_elsewhere(KIND, id):
-                return
-            await self._engine.holds.tell(KIND, id)
-            await asyncio.sleep(ASK_AGAIN)
+        await self._engine.holds.ended_elsewhere(KIND, id)
 
     async def resume(self, stored: Stored[Batch], *, failed: bool) -> Stored[Batch]:
         """Resume a batch; with `failed`, failed cells are repeated too."""

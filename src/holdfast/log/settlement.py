@@ -22,6 +22,7 @@ from ..events import (
     Truncated,
     Usage,
 )
+from ..pricing import tokens_in
 from .intake import Intake, is_failure
 from .log import Log
 from .storable import storable
@@ -68,17 +69,17 @@ def judge(
 
 
 def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
-    """Return the provider's usage, or an estimate of four characters to a token.
+    """Return the provider's usage, or an estimate by the characters.
 
     An agent makes several requests. If it ended in the middle of an answer, an estimate of that answer is added to the
     usage of those before.
     """
     counted = log.usage
     if counted is None:
-        return Usage(input_tokens, -(-(len(log.text) + len(log.reasoning)) // 4), "estimated")
+        return Usage(input_tokens, tokens_in(len(log.text) + len(log.reasoning)), "estimated")
     if log.steps is None or log.steps.is_counted:
         return counted
-    uncounted = -(-log.steps.uncounted // 4)
+    uncounted = tokens_in(log.steps.uncounted)
     return msgspec.structs.replace(
         counted,
         input_tokens=counted.input_tokens + input_tokens,

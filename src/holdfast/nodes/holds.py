@@ -12,6 +12,9 @@ from ..runs.pump import Shared
 
 logger = logging.getLogger(__name__)
 
+PATIENCE, ASK_AGAIN = 8.0, 0.1
+"""Seconds that a request waits for another node, and between two looks."""
+
 
 class HeldWork(Protocol):
     """Work of one kind besides runs: batches, deliveries of webhooks, rounds of comparisons."""
@@ -60,6 +63,14 @@ class Holds:
     async def is_elsewhere(self, kind: str, id: str) -> bool:
         """Return whether another node holds a piece of work."""
         return await self._store.holder(kind, id) not in ("", self._shared.node_id)
+
+    async def ended_elsewhere(self, kind: str, id: str) -> None:
+        """Wait until no other node has a piece of work that was told to end, `PATIENCE` at most."""
+        for _ in range(int(PATIENCE / ASK_AGAIN)):
+            if not await self.is_elsewhere(kind, id):
+                return
+            await self.tell(kind, id)
+            await asyncio.sleep(ASK_AGAIN)
 
     async def tell(self, kind: str, id: str) -> None:
         """Send a hint about a changed piece of work to its holder. It may be lost: the holder also checks by itself."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
@@ -14,6 +14,17 @@ PATIENCE = 1.0
 """Seconds of waiting before a run gets a notice about it."""
 REMINDER = 20.0
 """Seconds between further notices, so that the idle timeout does not end a run that waits."""
+
+
+@contextmanager
+def turn_of(turns: asyncio.Semaphore) -> Iterator[asyncio.Task[bool]]:
+    """Yield a task that ends when the turn has come. The end of the block releases the turn, or cancels the wait."""
+    turn = asyncio.create_task(turns.acquire())
+    try:
+        yield turn
+    finally:
+        if not turn.cancel():
+            turns.release()
 
 
 class LimitedProvider:
@@ -51,16 +62,12 @@ class LimitedProvider:
     @asynccontextmanager
     async def _turn(self, out: Outlet) -> AsyncIterator[None]:
         """Hold a turn. Notices are emitted during the wait for it."""
-        turn = asyncio.create_task(self._turns.acquire())
-        try:
-            patience = PATIENCE
+        patience = PATIENCE
+        with turn_of(self._turns) as turn:
             while not (await asyncio.wait({turn}, timeout=patience))[0]:
                 out.emit([Notice("waiting", f"Waiting for a turn: {self.name} answers {self._most} at a time.")])
                 patience = REMINDER
             yield
-        finally:
-            if not turn.cancel():
-                self._turns.release()
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
         """Wait for a turn, then forward a request."""

@@ -7,6 +7,9 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
+from .. import show
+from ..client import Api, CallFailed
+
 
 class CtrlC:
     """Handles SIGINT until the block is left.
@@ -70,3 +73,21 @@ def interruptible() -> Generator[asyncio.Event]:
     """Yield an event that the first Ctrl-C sets, to stop the run. The second one exits."""
     with CtrlC() as ctrl_c, ctrl_c.stops() as stop:
         yield stop
+
+
+@contextmanager
+def stopped_by(requested: asyncio.Event, api: Api, path: str, what: str) -> Generator[None]:
+    """Stop the object at a path of the API when `requested` is set in the block. `what` is its name in a message."""
+    stopper = asyncio.create_task(_stop_when(requested, api, path, what))
+    try:
+        yield
+    finally:
+        stopper.cancel()
+
+
+async def _stop_when(requested: asyncio.Event, api: Api, path: str, what: str) -> None:
+    await requested.wait()
+    try:
+        await api.call("POST", f"{path}/stop")
+    except CallFailed as error:
+        show.note(f"Could not stop the {what}: {error!s}", "red")

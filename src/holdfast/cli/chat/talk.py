@@ -21,7 +21,7 @@ from ..lists.short_ids import SESSION, whole_id
 from ..lists.tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
-from .ctrl_c import CtrlC, interruptible
+from .ctrl_c import CtrlC, interruptible, stopped_by
 from .printer import Printer
 from .prompt import Prompt, well_formed
 from .screen import flat
@@ -184,7 +184,7 @@ async def follow(
     printer = Printer(silent)
     async with contextlib.AsyncExitStack() as meanwhile:
         if stop_requested is not None:
-            meanwhile.callback(asyncio.create_task(_stop_when(stop_requested, api, run["id"])).cancel)
+            meanwhile.enter_context(stopped_by(stop_requested, api, f"/api/runs/{run['id']}", "run"))
         if attendant is not None and run["kind"] == "agent":
             await meanwhile.enter_async_context(attendant.beside(run["id"], printer))
         async for event in api.events(run["id"]):
@@ -202,14 +202,6 @@ async def follow(
                 settlement: Object = event["settlement"]
                 return settlement
     raise CallFailed(f"The events of run {run['id']} ended before it did.")
-
-
-async def _stop_when(stop_requested: asyncio.Event, api: Api, run_id: str) -> None:
-    await stop_requested.wait()
-    try:
-        await api.call("POST", f"/api/runs/{run_id}/stop")
-    except CallFailed as error:
-        show.note(f"Could not stop the run: {error!s}", "red")
 
 
 def _discard_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import show
-from ..chat.ctrl_c import CtrlC, interruptible
+from ..chat.ctrl_c import CtrlC, interruptible, stopped_by
 from ..chat.prompt import Lines, well_formed
 from ..chat.talk import EXIT, with_input
 from ..client import Api, CallFailed, Object, connect
@@ -114,31 +115,20 @@ async def _compare(
 async def _follow(api: Api, body: Object, stop_requested: asyncio.Event, *, silent: bool) -> Object:
     """Show the panes live, and return the comparison when all have settled."""
     screen = _Silence() if silent else _LivePanes() if show.is_terminal() else _OneByOne()
-    stopper: asyncio.Task[None] | None = None
-    try:
-        with screen:
-            async for name, event in api.stream("POST", "/api/comparisons", body):
-                if name == "comparison.started":
-                    stopper = asyncio.create_task(_stop_when(stop_requested, api, event["comparison"]["id"]))
-                    screen.begin(event["comparison"])
-                elif name == "comparison.settled":
-                    screen.end(event["comparison"])
-                    comparison: Object = event["comparison"]
-                    return comparison
-                else:
-                    screen.take(event)
-    finally:
-        if stopper is not None:
-            stopper.cancel()
+    with contextlib.ExitStack() as meanwhile:
+        meanwhile.enter_context(screen)
+        async for name, event in api.stream("POST", "/api/comparisons", body):
+            if name == "comparison.started":
+                path = f"/api/comparisons/{event['comparison']['id']}"
+                meanwhile.enter_context(stopped_by(stop_requested, api, path, "comparison"))
+                screen.begin(event["comparison"])
+            elif name == "comparison.settled":
+                screen.end(event["comparison"])
+                comparison: Object = event["comparison"]
+                return comparison
+            else:
+                screen.take(event)
     raise CallFailed("Lost the connection before the comparison was finished.")
-
-
-async def _stop_when(stop_requested: asyncio.Event, api: Api, comparison_id: str) -> None:
-    await stop_requested.wait()
-    try:
-        await api.call("POST", f"/api/comparisons/{comparison_id}/stop", {})
-    except CallFailed as error:
-        show.note(f"Could not stop the comparison: {error!s}", "red")
 
 
 def _outcome(pane: Object) -> str:

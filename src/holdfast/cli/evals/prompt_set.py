@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ...evals.model import MOST_PROMPTS, BatchPrompt, as_csv
 from .. import show
-from ..chat.ctrl_c import interruptible
+from ..chat.ctrl_c import interruptible, stopped_by
 from ..client import Api, CallFailed, Object, connect
 from ..lists.short_ids import BATCH, whole_id
 from ..lists.tables import Column, print_list
@@ -133,14 +133,12 @@ async def _resumed(api: Api, batch_id: str) -> Object:
 
 async def _follow(api: Api, batch: Object, stop_requested: asyncio.Event) -> Object:
     """Show the progress to the end. Ctrl-C stops the batch and keeps its answers."""
-    stopper = asyncio.create_task(_stop_when(stop_requested, api, batch["id"]))
-    try:
+    path = f"/api/batches/{batch['id']}"
+    with stopped_by(stop_requested, api, path, "batch"):
         with _bar(batch["progress"]) as move:
             async for progress in _progress(api, batch["id"]):
                 move(progress)
-        return await api.call("GET", f"/api/batches/{batch['id']}")
-    finally:
-        stopper.cancel()
+        return await api.call("GET", path)
 
 
 async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
@@ -158,14 +156,6 @@ async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
             if loop.time() - last_event_at > PATIENCE or error.status in (401, 403, 404):
                 raise
         await asyncio.sleep(0.3)
-
-
-async def _stop_when(stop_requested: asyncio.Event, api: Api, batch_id: str) -> None:
-    await stop_requested.wait()
-    try:
-        await api.call("POST", f"/api/batches/{batch_id}/stop")
-    except CallFailed as error:
-        show.note(f"Could not stop the batch: {error!s}", "red")
 
 
 @contextlib.contextmanager

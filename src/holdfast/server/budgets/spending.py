@@ -19,7 +19,7 @@ from ...ids import new_id
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...nodes.recovery import Again
-from ...pricing import Price, cost
+from ...pricing import Price, cost, tokens_in
 from ...runs.run import Run
 from ...store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
 from ...store.semantics import added_charge, charge_of
@@ -208,7 +208,7 @@ class RunMeter:
         return replace(
             counted,
             input_tokens=counted.input_tokens + self._asked,
-            output_tokens=counted.output_tokens + -(-self._said // 4),
+            output_tokens=counted.output_tokens + tokens_in(self._said),
         )
 
     @property

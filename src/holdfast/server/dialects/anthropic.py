@@ -23,7 +23,16 @@ from ..services import Parts
 from ..sources.chat import AS_SENT
 from . import threads
 from .openai_chat import ChatBody, check_messages, start_chat
-from .run_responses import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, not_again, stream, whole
+from .run_responses import (
+    WholeAnswer,
+    failed_headers,
+    frames_seen,
+    gathered,
+    not_again,
+    stream,
+    unfinished_answer,
+    whole,
+)
 
 
 async def create_message(parts: Parts, request: Request) -> ASGIApp:
@@ -49,7 +58,7 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
     if body.stream:
         return message_stream(parts, run, attached=run.take_hold())
     if body.background:
-        return await _poll(run, status=202)
+        return await unfinished_answer(run, _object)
     return WholeAnswer(run, whole_message, attached=run.take_hold())
 
 
@@ -100,14 +109,7 @@ async def get_message(parts: Parts, request: Request) -> ASGIApp:
         raise RunNotFound(answer_id) from None
     if request.query_params.get("stream") == "true":
         return message_stream(parts, run, skip=frames_seen(request))
-    return await _poll(run)
-
-
-async def _poll(run: Run, status: int = 200) -> ASGIApp:
-    if run.settlement is not None and status == 200:
-        return await whole_message(run)
-    body = {**await _object(run, run.settlement), "status": run.status}
-    return json_of(body, status_code=202, headers=answer_headers(run))
+    return await (whole_message(run) if run.settlement is not None else unfinished_answer(run, _object))
 
 
 _FAILURES = {

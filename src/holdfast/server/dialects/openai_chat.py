@@ -22,13 +22,21 @@ from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
 from ..caller import model_of, own_run, owner_of
-from ..errors import error_answer, json_of
+from ..errors import error_answer
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from ..sources.agents import SESSION_NAME, STREAM
 from . import conversations
-from .run_responses import WholeAnswer, answer_headers, failed_headers, frames_seen, gathered, stream, whole
+from .run_responses import (
+    WholeAnswer,
+    failed_headers,
+    frames_seen,
+    gathered,
+    stream,
+    unfinished_answer,
+    whole,
+)
 
 OURS = frozenset(name for name, rule in CHAT_FIELDS.items() if rule.kind == "used")
 """The fields of a request for us; all others are passed on."""
@@ -75,7 +83,7 @@ async def create_completion(parts: Parts, request: Request) -> ASGIApp:
     if streams:
         return completion_stream(parts, run, attached=run.take_hold())
     if body.background:
-        return await _poll(run, status=202)
+        return await unfinished_answer(run, _object)
     return WholeAnswer(run, completion, attached=run.take_hold())
 
 
@@ -321,14 +329,7 @@ async def get_completion(parts: Parts, request: Request) -> ASGIApp:
         raise RunNotFound(completion_id) from None
     if request.query_params.get("stream") == "true":
         return completion_stream(parts, run, skip=frames_seen(request))
-    return await _poll(run)
-
-
-async def _poll(run: Run, status: int = 200) -> ASGIApp:
-    if run.settlement is not None and status == 200:
-        return await completion(run)
-    body = {**await _object(run, run.settlement), "status": run.status}
-    return json_of(body, status_code=202, headers=answer_headers(run))
+    return await (completion(run) if run.settlement is not None else unfinished_answer(run, _object))
 
 
 ENDPOINTS = [

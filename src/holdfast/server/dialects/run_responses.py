@@ -266,6 +266,14 @@ async def whole(run: Run, show: Show, refuse: Refuse) -> ASGIApp:
     return json_of(told, settled.text, status_code=NOT_RETRIED, headers=not_again(run))
 
 
+async def unfinished_answer(
+    run: Run, show: Callable[[Run, AnySettlement | None], Awaitable[dict[str, Any]]]
+) -> ASGIApp:
+    """Return a run as its object so far, with its status, to a client that asks for it again later."""
+    body = {**await show(run, run.settlement), "status": run.status}
+    return json_of(body, status_code=202, headers=answer_headers(run))
+
+
 class WholeAnswer(DelayedResponse):
     """The response `show(run)`, sent when the run has settled. A disconnect stops an attached run."""
 

@@ -20,8 +20,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from ...http_client.errors import Broken
 from .. import ChatRequest
 from ..http.upstream import pour
 from ..kinds import ProviderKind, ProviderSetup
+from ..limit import turn_of
 from ..openai.decoder import AnswerDecoder
 from ..resume_check import SeenEvents, lost
 from .child import Order
@@ -161,7 +161,7 @@ class Local:
             raise
 
     async def _answer(self, ask: _Ask, name: str, out: Outlet, choices: int = 1) -> None:
-        with self._turn() as turn:
+        with turn_of(self._turns) as turn:
             await _wait(turn, self._busy, out)
             for is_last_try in (False, True):
                 starting = self._start()
@@ -187,15 +187,6 @@ class Local:
                 response.close()
             if name and not decoder.finished:
                 self._tasks.start(process.drop(name))  # the end of a run must not interrupt it
-
-    @contextmanager
-    def _turn(self) -> Iterator[asyncio.Task[bool]]:
-        turn = asyncio.create_task(self._turns.acquire())
-        try:
-            yield turn
-        finally:
-            if not turn.cancel():
-                self._turns.release()
 
     def _refuse_tools(self, request: ChatRequest) -> None:
         if request.params.get("tools") or request.params.get("functions"):

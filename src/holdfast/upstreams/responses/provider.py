@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...concurrency.tasks import OwnedTasks
 from ...errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
 from ...events import Notice, Outlet, put
 from .. import ChatRequest
@@ -72,7 +73,8 @@ class Responses(HTTPProvider):
         self._options: ResponsesOptions = setup.options or ResponsesOptions()
         self._ids = ResponseIds((setup.data or pathlib.Path()) / "responses" / quote(setup.name, safe=""))
         self._unencrypted: set[str] = set()  # models that refuse to encrypt reasoning
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks(f"the provider {self.name}")
+        self._disk = asyncio.Lock()
 
     # answering
 
@@ -143,10 +145,16 @@ class Responses(HTTPProvider):
 
     def _in_turn(self, work: Callable[..., None], *args: str) -> None:
         """Run `work` in a thread after all earlier work, in a task that the end of a run does not cancel."""
-        before = set(self._tasks)
-        task = asyncio.create_task(_after(before, work, *args))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._on_disk(work, *args))
+
+    async def _on_disk(self, work: Callable[..., None], *args: str) -> None:
+        async with self._disk:  # in the order of the requests: tasks start in it, and a lock is taken in it
+            try:
+                await asyncio.to_thread(work, *args)
+            except OSError as error:
+                logger.warning(
+                    "The id of a response was not kept: %s. After a crash its run is interrupted.", error
+                )
 
     # requests
 
@@ -183,17 +191,7 @@ class Responses(HTTPProvider):
     async def close(self) -> None:
         """Close all streams and connections, and wait for work on the disk."""
         await super().close()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-
-async def _after(before: set[asyncio.Task[None]], work: Callable[..., None], *args: str) -> None:
-    if before:
-        await asyncio.wait(before)
-    try:
-        await asyncio.to_thread(work, *args)
-    except OSError as error:
-        logger.warning("The id of a response could not be kept: %s. After a crash its run is interrupted.", error)
+        await self._tasks.wait()
 
 
 KIND = ProviderKind(make=Responses, options=ResponsesOptions, base_url=BASE_URL, key_env="OPENAI_API_KEY")

@@ -15,6 +15,7 @@ import msgspec
 
 from ...errors import BadRequest
 from ...fields import PASSED_ON, check_fields, passed_on
+from ...pricing import tokens_in
 from .fields import FOR_ANTHROPIC, FOR_OTHERS, THREAD, UNKNOWN
 
 Block = dict[str, Any]
@@ -349,6 +350,5 @@ def _search_result(block: Block, where: str) -> Block:
 
 
 def estimated_tokens(chat: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> int:
-    """Return about how many tokens a request has: four characters to each."""
-    characters = sum(len(json.dumps(each, ensure_ascii=False)) for each in [*chat, *(tools or ())])
-    return -(-characters // 4)
+    """Return about how many tokens a request has."""
+    return tokens_in(sum(len(json.dumps(each, ensure_ascii=False)) for each in [*chat, *(tools or ())]))
