@@ -22,7 +22,7 @@ from .events import (
     Usage,
 )
 from .log.log import Log
-from .log.steps import Step
+from .log.steps import AgentStep
 from .pricing import tokens_in
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -99,7 +99,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AgentStep, ...] = ()
     """The steps of an agent's answer: their texts together are its content."""
     figures: Figures | None = None
     """Its times and tokens; None if it was not answered here."""
@@ -209,7 +209,7 @@ def for_model(messages: Sequence[Message], system: str | None = None) -> list[di
     return sent
 
 
-def step_messages(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def step_messages(steps: Sequence[AgentStep]) -> list[dict[str, Any]]:
     """Return an agent's steps in OpenAI's shape."""
     message = Message(id="", role="assistant", content="", steps=tuple(steps))
     return for_model([message]) if steps else []

@@ -21,7 +21,7 @@ import msgspec
 
 from .events import Yielded
 from .store.checks import STORE_CHECKS, check_store, run_check
-from .store.checks.case import Case, Check, OpenStore
+from .store.checks.case import Case, CaseCheck, OpenStore
 from .upstreams.checks import (
     PLAYED,
     PROVIDER_CHECKS,
@@ -40,7 +40,7 @@ __all__ = [
     "PROVIDER_CHECKS",
     "STORE_CHECKS",
     "Case",
-    "Check",
+    "CaseCheck",
     "Ending",
     "OpenStore",
     "OpenUpstream",

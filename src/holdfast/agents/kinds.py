@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 Emitted = Yielded | Sequence[Yielded]
 Emit = Callable[[Emitted], Awaitable[None]]
-Agent = Callable[[AgentRequest, Emit, Place], Awaitable[Any]]
+AgentFunction = Callable[[AgentRequest, Emit, Place], Awaitable[Any]]
 """An agent: answers a request by emitting events and strings, or by returning its text."""
 
 STOP_GRACE = 1.0
 """Seconds that a thread may take to end after a stop before it is reported."""
 
 
-def as_agent(function: Any) -> Agent | None:
+def as_agent(function: Any) -> AgentFunction | None:
     """Return an agent from a function of any of these kinds; None for anything else."""
     called = function if inspect.isroutine(function) or isinstance(function, partial) else _call_of(function)
     if inspect.isasyncgenfunction(called):
@@ -69,7 +69,7 @@ def _parameters(function: Any) -> int:
     return min(len(placed), 2) if len(needed) <= 2 else 0
 
 
-def generated(function: Callable[[AgentRequest], Any]) -> Agent:
+def generated(function: Callable[[AgentRequest], Any]) -> AgentFunction:
     """Return an agent from an async generator function."""
 
     async def agent(request: AgentRequest, emit: Emit, place: Place) -> None:
@@ -80,7 +80,7 @@ def generated(function: Callable[[AgentRequest], Any]) -> Agent:
     return agent
 
 
-def _awaited(function: Callable[..., Awaitable[Any]], *, takes_emit: bool) -> Agent:
+def _awaited(function: Callable[..., Awaitable[Any]], *, takes_emit: bool) -> AgentFunction:
     async def agent(request: AgentRequest, emit: Emit, place: Place) -> Any:
         return await (function(request, emit) if takes_emit else function(request))
 
@@ -111,7 +111,7 @@ def _generator(function: Callable[..., Any]) -> Blocking:
     return run
 
 
-def _in_thread(run: Blocking) -> Agent:
+def _in_thread(run: Blocking) -> AgentFunction:
     """Return an agent from a blocking function. Each run has its own thread; `emit` blocks it while there is no room.
 
     A stop raises `AgentStopped` at the next emit. A thread that does not end then is reported in the run's receipt.

@@ -32,7 +32,7 @@ from ..events import (
 )
 from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
-from ..log.steps import CallResult, Step, Steps
+from ..log.steps import AgentStep, CallResult, Steps
 from ..log.storable import storable
 from ..pricing import Price, cost, tokens_in
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
@@ -45,7 +45,7 @@ GO_ON = "Your last answer was cut off. Continue exactly where it ended, without 
 LOST = "The server ended before this call finished. It may have run."
 
 Messages = list[dict[str, Any]]
-Ask = Callable[[Messages, dict[str, Any], Outlet], Awaitable[None]]
+AskModel = Callable[[Messages, dict[str, Any], Outlet], Awaitable[None]]
 """Asks the model: the messages, the parameters, and the outlet for its answer."""
 
 
@@ -165,7 +165,7 @@ class Work:
         self,
         agent: Agent,
         messages: Messages,
-        ask: Ask,
+        ask: AskModel,
         *,
         out: Outlet,
         place: Place | None = None,
@@ -268,7 +268,7 @@ class Work:
         calls = [self._named(call) for call in answer.calls]
         if calls:
             self.meter.check()
-            await self._call(Step(text, tuple(calls)), answer)
+            await self._call(AgentStep(text, tuple(calls)), answer)
         elif text:
             self._messages.append({"role": "assistant", "content": text})
         await put(self.out, [StepFinished(number, round(time.monotonic() - began, 3))])
@@ -335,7 +335,7 @@ class Work:
         self._ids.add(id)
         return ToolCall(id, call.name, as_object(call.arguments), own=True)
 
-    async def _call(self, step: Step, answer: _Answer) -> None:
+    async def _call(self, step: AgentStep, answer: _Answer) -> None:
         """Make the calls. The calls are saved before the first is made.
 
         The reasoning that led to them is sent back to providers that require it.
@@ -358,7 +358,7 @@ class Work:
         finally:
             self._is_calling = False
 
-    def _remember(self, step: Step) -> None:
+    def _remember(self, step: AgentStep) -> None:
         """Add a step to the model's messages, in the format of a history."""
         self._messages += step_messages([step])
 
@@ -407,7 +407,7 @@ class Work:
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
         await put(self.out, [StepFinished(done.number, 0.0)])
 
-    def _go_on_in(self, step: Step) -> None:
+    def _go_on_in(self, step: AgentStep) -> None:
         """Let the model continue an answer that was cut off: the text so far was already shown."""
         self._remember(step)
         if step.text and not step.inputs:

@@ -35,7 +35,7 @@ CALL_SECONDS = 60.0
 """Timeout of a call in seconds. Streams have none."""
 
 Object = dict[str, Any]
-Query = dict[str, str | int]
+Params = dict[str, str | int]
 
 
 class CallFailed(HoldfastError):
@@ -62,7 +62,7 @@ class Api:
         self._name = name or http.url
         """The name of the server in errors."""
 
-    async def call(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> Object:
+    async def call(self, method: str, path: str, body: Object | None = None, query: Params | None = None) -> Object:
         """Make one call, and return the decoded response."""
         answer = await self._answer(method, path, body, query)
         try:
@@ -74,7 +74,7 @@ class Api:
         """Return a response that is no JSON."""
         return (await self._answer("GET", path)).decode("utf-8", "replace")
 
-    async def _answer(self, method: str, path: str, body: Object | None = None, query: Query | None = None) -> bytes:
+    async def _answer(self, method: str, path: str, body: Object | None = None, query: Params | None = None) -> bytes:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 with closing(await self._send(method, path, body, query)) as response:
@@ -94,7 +94,7 @@ class Api:
         method: str,
         path: str,
         body: Object | None = None,
-        query: Query | None = None,
+        query: Params | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         if body is None:

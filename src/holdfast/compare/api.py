@@ -43,8 +43,8 @@ from .audience import Audience, RoundAnswer, RoundFrames
 from .model import (
     MOST_PANES,
     Comparison,
-    Content,
     Pane,
+    PromptContent,
     StillBlind,
     Winner,
     asked,
@@ -56,7 +56,7 @@ from .model import (
     swapped,
     voted,
 )
-from .runs import Change, ComparisonHalfMade, Round
+from .runs import ComparisonChange, ComparisonHalfMade, Round
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -64,7 +64,7 @@ _shuffled = random.SystemRandom().shuffle  # so that the order does not show whi
 class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One prompt for several models."""
 
-    prompt: Content
+    prompt: PromptContent
     models: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_PANES)]
     blind: bool = False
     order: Literal["parallel", "sequential"] = "parallel"
@@ -79,7 +79,7 @@ class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 class NextTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One more prompt for every pane."""
 
-    prompt: Content
+    prompt: PromptContent
 
 
 class Reroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,7 +232,7 @@ async def swap(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def _next_round(
-    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: Change
+    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: ComparisonChange
 ) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
         then = change(await parts.rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
@@ -335,7 +335,7 @@ async def reveal(parts: Parts, request: Request) -> ASGIApp:
     return await _changed(parts, await _own(parts, request), lambda now: revealed(now, at))
 
 
-async def _changed(parts: Parts, kept: Comparison, change: Change) -> ASGIApp:
+async def _changed(parts: Parts, kept: Comparison, change: ComparisonChange) -> ASGIApp:
     async with parts.rounds.lock(kept.id):
         change(await parts.rounds.read(kept.id, kept.owner))  # a refusal: a running round is newer than its document
         after = await parts.rounds.change(kept.id, kept.owner, change)

@@ -21,7 +21,7 @@ DOCUMENT = "comparison"
 """The kind of document that keeps a comparison."""
 MOST_PANES = 16
 
-Content = str | list[dict[str, Any]]
+PromptContent = str | list[dict[str, Any]]
 Winner = int | Literal["tie", "none"]
 
 
@@ -165,7 +165,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     owner: str
-    prompts: tuple[Content, ...]
+    prompts: tuple[PromptContent, ...]
     panes: tuple[Pane, ...]
     system: str | None = None
     params: dict[str, Any] = {}
@@ -218,7 +218,7 @@ def masked(pane: int) -> str:
 # Changes. Each returns the changed comparison, or raises a refusal.
 
 
-def asked(comparison: Comparison, prompt: Content) -> Comparison:
+def asked(comparison: Comparison, prompt: PromptContent) -> Comparison:
     """Add a prompt for every pane."""
     return _begun(replace(comparison, prompts=(*comparison.prompts, prompt)), range(len(comparison.panes)))
 

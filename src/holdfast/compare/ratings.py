@@ -93,10 +93,10 @@ class _Pair(NamedTuple):
     """Indexed by the first of the two."""
 
 
-Table = Mapping[tuple[int, int], _Pair]
+_Table = Mapping[tuple[int, int], _Pair]
 
 
-def _table(votes: Sequence[Sequence[Game]], index: Mapping[str, int]) -> Table:
+def _table(votes: Sequence[Sequence[Game]], index: Mapping[str, int]) -> _Table:
     table: dict[tuple[int, int], _Pair] = {}
     for vote in votes:
         for game in vote:
@@ -111,7 +111,7 @@ def _table(votes: Sequence[Sequence[Game]], index: Mapping[str, int]) -> Table:
 # The fit.
 
 
-def _fit(table: Table, size: int, prior: float) -> Vector:
+def _fit(table: _Table, size: int, prior: float) -> Vector:
     """Return the maximum of the likelihood, which is concave."""
     strengths = [0.0] * size
     likelihood = _likelihood(table, strengths, prior)
@@ -124,7 +124,7 @@ def _fit(table: Table, size: int, prior: float) -> Vector:
     raise ValueError("the votes have no finite ratings: some models only won against the others, or never met them")
 
 
-def _climb(table: Table, start: Vector, step: Vector, likelihood: float, prior: float) -> tuple[Vector, float]:
+def _climb(table: _Table, start: Vector, step: Vector, likelihood: float, prior: float) -> tuple[Vector, float]:
     """Take a Newton step, shortened until the likelihood does not fall."""
     reach = min(1.0, 4.0 / max(max(map(abs, step)), 1e-300))
     for _ in range(60):
@@ -136,7 +136,7 @@ def _climb(table: Table, start: Vector, step: Vector, likelihood: float, prior: 
     return start, likelihood
 
 
-def _likelihood(table: Table, strengths: Vector, prior: float) -> float:
+def _likelihood(table: _Table, strengths: Vector, prior: float) -> float:
     total = sum(
         pair.won * _log_sigmoid(strengths[i] - strengths[j])
         + (pair.games - pair.won) * _log_sigmoid(strengths[j] - strengths[i])
@@ -145,7 +145,7 @@ def _likelihood(table: Table, strengths: Vector, prior: float) -> float:
     return total + sum(prior / 2 * (_log_sigmoid(strength) + _log_sigmoid(-strength)) for strength in strengths)
 
 
-def _gradient(table: Table, strengths: Vector, prior: float) -> Vector:
+def _gradient(table: _Table, strengths: Vector, prior: float) -> Vector:
     slope = [prior * (0.5 - _sigmoid(strength)) for strength in strengths]
     for (i, j), pair in table.items():
         surprise = pair.won - pair.games * _sigmoid(strengths[i] - strengths[j])
@@ -154,7 +154,7 @@ def _gradient(table: Table, strengths: Vector, prior: float) -> Vector:
     return slope
 
 
-def _information(table: Table, strengths: Vector, prior: float) -> Matrix:
+def _information(table: _Table, strengths: Vector, prior: float) -> Matrix:
     """Return the curvature at a point. Without a prior only differences are known, so that the mean is held at 0."""
     size = len(strengths)
     matrix = [[0.0 if prior else 1.0 / size] * size for _ in range(size)]
@@ -173,7 +173,7 @@ def _information(table: Table, strengths: Vector, prior: float) -> Matrix:
 
 
 def _errors(
-    votes: Sequence[Sequence[Game]], index: Mapping[str, int], table: Table, strengths: Vector, prior: float
+    votes: Sequence[Sequence[Game]], index: Mapping[str, int], table: _Table, strengths: Vector, prior: float
 ) -> Vector:
     """Return the standard errors: the larger of the curvature's and that of the spread between votes.
 

@@ -42,9 +42,9 @@ from .model import (
     Comparison,
     ComparisonNotFound,
     ComparisonRunning,
-    Content,
     Pane,
     PaneAnswer,
+    PromptContent,
     answered,
     masked,
     settled,
@@ -65,7 +65,7 @@ LAST_WORDS = 1.0
 KEYS = "comparison_key"
 COMPARISON = "comparison"  # the key of the comparison's id in the request of a pane's run
 
-Change = Callable[[Comparison], Comparison]
+ComparisonChange = Callable[[Comparison], Comparison]
 
 
 class PaneRunInfo(NamedTuple):
@@ -242,7 +242,7 @@ class Round:
             return [_user_message(prompt) for prompt in kept.prompts[len(prompts) :]], HEAD
         return [], prompts[-1].id
 
-    async def _note(self, change: Change) -> None:
+    async def _note(self, change: ComparisonChange) -> None:
         """Change the comparison: at once in this process, and in the store as soon as it is available."""
         self.comparison = change(self.comparison)
         id, owner = self.comparison.id, self.comparison.owner
@@ -261,7 +261,7 @@ async def _all_of(work: Iterable[Awaitable[None]]) -> None:
             raise error
 
 
-def _user_message(prompt: Content) -> Message:
+def _user_message(prompt: PromptContent) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
@@ -421,7 +421,7 @@ class Rounds:
             raise ComparisonNotFound(comparison_id)
         return await self.as_it_is(stored.body)
 
-    async def change(self, comparison_id: str, owner: str, change: Change) -> Comparison:
+    async def change(self, comparison_id: str, owner: str, change: ComparisonChange) -> Comparison:
         """Change a comparison by compare-and-set."""
 
         async def changed(kept: Comparison) -> Comparison:

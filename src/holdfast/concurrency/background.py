@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """First and longest pause between a failure and the next try, in seconds."""
 
-Step = Callable[[], Awaitable[None]]
+_Step = Callable[[], Awaitable[None]]
 
 
 class Background:
@@ -33,12 +33,12 @@ class Background:
         """The errors of the tasks whose last step failed, by name."""
         return dict(self._failing)
 
-    def once(self, name: str, step: Step) -> None:
+    def once(self, name: str, step: _Step) -> None:
         """Do a step until it has succeeded once."""
         self._tasks[name] = asyncio.create_task(self._repeat(name, step, None, LONGEST_PAUSE))
 
     def every(
-        self, name: str, seconds: float, step: Step, *, first: float = 0.0, longest_pause: float = LONGEST_PAUSE
+        self, name: str, seconds: float, step: _Step, *, first: float = 0.0, longest_pause: float = LONGEST_PAUSE
     ) -> None:
         """Do a step after `first` seconds, and then every so many seconds."""
         self._tasks[name] = asyncio.create_task(self._repeat(name, step, seconds, longest_pause, first))
@@ -52,7 +52,7 @@ class Background:
             await asyncio.wait(tasks)
 
     async def _repeat(
-        self, name: str, step: Step, seconds: float | None, longest_pause: float, first: float = 0.0
+        self, name: str, step: _Step, seconds: float | None, longest_pause: float, first: float = 0.0
     ) -> None:
         failures, backoff = 0, Backoff(PAUSE, longest_pause)
         await asyncio.sleep(first)
@@ -67,7 +67,7 @@ class Background:
                 failures += 1
                 await asyncio.sleep(backoff.next())
 
-    async def _succeeds(self, name: str, step: Step, failures: int) -> bool:
+    async def _succeeds(self, name: str, step: _Step, failures: int) -> bool:
         """Do a step; False if it failed. Only `close` ends the task."""
         task = asyncio.current_task()
         try:

@@ -40,7 +40,7 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """True if the run ended before the call returned. The output is then what the tool had printed so far."""
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request to the model: its text, its tool calls, their results, and the user's input after them."""
 
     text: str = ""
@@ -56,7 +56,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def settled(
         self, why: str, unapproved: frozenset[str] = frozenset(), outputs: Mapping[str, str] = MappingProxyType({})
-    ) -> Step:
+    ) -> AgentStep:
         """Return the step with a result for every call, which providers require.
 
         A call without one gets an error with the reason `why`. Calls in `unapproved` waited for an approval, so they
@@ -75,7 +75,7 @@ class Steps:
     """The steps of an agent so far, updated with each event."""
 
     def __init__(self) -> None:
-        self.done: list[Step] = []
+        self.done: list[AgentStep] = []
         self.number = 0
         """Number of the last step that has begun; 0 before the first."""
         self.is_open = False
@@ -88,7 +88,7 @@ class Steps:
         """True if a usage event has come since the last request to the model. It counts the whole run up to there."""
         self._decisions: dict[str, str] = {}
         self._outputs: dict[str, str] = {}
-        self._current = Step()
+        self._current = AgentStep()
         self._parts: list[str] = []
 
     def take_in(self, event: Event) -> None:
@@ -127,14 +127,14 @@ class Steps:
 
     def _begin(self, number: int) -> None:
         self.done = self.all()
-        self._current, self._parts = Step(), []
+        self._current, self._parts = AgentStep(), []
         self.number, self.is_open, self.is_counted = number, True, False
 
     def _change(self, **fields: object) -> None:
         self._current = msgspec.structs.replace(self._current, **fields)
 
     @property
-    def current(self) -> Step:
+    def current(self) -> AgentStep:
         """The last step that has begun, as far as it has come."""
         return msgspec.structs.replace(self._current, text="".join(self._parts))
 
@@ -149,11 +149,11 @@ class Steps:
         """The ids of the calls that wait for an approval: they have not run."""
         return frozenset(request.call for request in self.waiting.values())
 
-    def all(self) -> list[Step]:
+    def all(self) -> list[AgentStep]:
         """Return every step, including an unfinished one, and input that came before the first step."""
         return [*self.done, self.current] if self.number or self._current.inputs else self.done
 
-    def settled(self, why: str) -> tuple[Step, ...]:
+    def settled(self, why: str) -> tuple[AgentStep, ...]:
         """Return every step with a result for each of its calls; `why` explains those that have none."""
         return tuple(step.settled(why, self.undecided, self._outputs) for step in self.all())
 

@@ -99,9 +99,9 @@ class Append(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
-Refusal = Literal["lost", "fenced"]
+AppendRefusal = Literal["lost", "fenced"]
 """Why events were refused. Lost: the run has settled, is gone, or has another epoch. Fenced: the node has no lease."""
-LogEnd = int | Refusal
+LogEnd = int | AppendRefusal
 """The last seq of a log after an append, or why the append was refused."""
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from ..errors import HoldfastError
 from .opening import StoreNotInstalled
 from .place import is_postgres
-from .rows.tables import TABLES, Table, TableRow, Tables, digest_of
+from .rows.tables import TABLES, StoreTable, TableRow, Tables, digest_of
 from .sqlite.file import locate
 from .sqlite.transfer import SqliteTables
 
-Progress = Callable[[str, int, int], None]
+CopyProgress = Callable[[str, int, int], None]
 """Called with the name of the step, the number of rows done, and their total."""
 
 
@@ -24,7 +24,7 @@ class CopyRefused(HoldfastError):
     status = 409
 
 
-async def copy_store(source_url: str, target_url: str, progress: Progress) -> int:
+async def copy_store(source_url: str, target_url: str, progress: CopyProgress) -> int:
     """Copy a store to an empty one, and return the number of its rows. Repeated after a failure, it continues."""
     source = await open_tables(source_url, must_exist=True)
     try:
@@ -56,7 +56,7 @@ async def open_tables(url: str, *, must_exist: bool = False) -> Tables:
     return SqliteTables(path)
 
 
-async def _copy(source: Tables, target: Tables, progress: Progress) -> int:
+async def _copy(source: Tables, target: Tables, progress: CopyProgress) -> int:
     await _check(source, target)
     if await target.source_of_copy() is None:
         await target.begin_copy(source.place)
@@ -79,7 +79,7 @@ async def _check(source: Tables, target: Tables) -> None:
         raise CopyRefused(f"{target.place} has something already. Copy to an empty store.")
 
 
-async def _copy_table(source: Tables, target: Tables, table: Table, progress: Progress) -> None:
+async def _copy_table(source: Tables, target: Tables, table: StoreTable, progress: CopyProgress) -> None:
     total, done = await source.count(table), await target.count(table)
     numbered = table.name != "idempotency"  # texts may sort differently in two databases: then all rows are compared
     after = await target.last_key(table) if numbered else None
@@ -90,7 +90,7 @@ async def _copy_table(source: Tables, target: Tables, table: Table, progress: Pr
         progress(f"copying {table.name}", done, total)
 
 
-async def _compare(source: Tables, target: Tables, table: Table, progress: Progress) -> int:
+async def _compare(source: Tables, target: Tables, table: StoreTable, progress: CopyProgress) -> int:
     """Compare the rows of a table by their number and their digests, and return their number."""
     (count, digest), other = await _sum(source, table), await _sum(target, table)
     if (count, digest) != other:
@@ -102,7 +102,7 @@ async def _compare(source: Tables, target: Tables, table: Table, progress: Progr
     return count
 
 
-async def _sum(tables: Tables, table: Table) -> tuple[int, int]:
+async def _sum(tables: Tables, table: StoreTable) -> tuple[int, int]:
     count = total = 0
     after: TableRow | None = None
     while rows := await tables.read(table, after):

@@ -11,7 +11,7 @@ from . import ChatRequest, Provider, Providers, Reporting
 
 Allows = Callable[[str], bool]
 """Returns whether a model may be used. Its argument is the full name."""
-Limits = tuple[tuple[str, ...], ...]
+PatternLists = tuple[tuple[str, ...], ...]
 """Sets of patterns. The name of a model must match one of each."""
 
 
@@ -20,7 +20,7 @@ class AllowedProviders(Providers):
 
     is_whole = False
 
-    def __init__(self, everything: Providers, allows: Allows, limits: Limits) -> None:
+    def __init__(self, everything: Providers, allows: Allows, limits: PatternLists) -> None:
         self._allows = allows
         offering = [provider for provider in everything.own if _may_offer(provider, allows, limits)]
         super().__init__([_limited(provider, allows) for provider in offering])
@@ -37,7 +37,7 @@ class AllowedProviders(Providers):
         return self._originals[provider.name], name
 
 
-def _may_offer(provider: Provider, allows: Allows, limits: Limits) -> bool:
+def _may_offer(provider: Provider, allows: Allows, limits: PatternLists) -> bool:
     """Return whether a model of a provider may be allowed. If not, no error may name the provider."""
     if provider.models is not None:
         return any(allows(f"{provider.name}/{model}") for model in provider.models)

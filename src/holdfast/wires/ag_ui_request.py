@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import BadRequest
 
-Part = dict[str, Any]
+_Part = dict[str, Any]
 
 
 class AgUiMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -16,7 +16,7 @@ class AgUiMessage(msgspec.Struct, frozen=True, rename="camel"):
 
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     id: str = ""
-    content: str | list[Part] | Part | None = None
+    content: str | list[_Part] | _Part | None = None
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
@@ -114,7 +114,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {name: call[name] for name in ("id", "type", "function") if name in call}
 
 
-def _content(content: str | list[Part] | Part | None, where: str) -> str | list[Part]:
+def _content(content: str | list[_Part] | _Part | None, where: str) -> str | list[_Part]:
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, dict):
@@ -125,7 +125,7 @@ def _content(content: str | list[Part] | Part | None, where: str) -> str | list[
     return parts
 
 
-def _part(part: Part, where: str) -> Part:
+def _part(part: _Part, where: str) -> _Part:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}

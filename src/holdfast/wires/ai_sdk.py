@@ -42,7 +42,7 @@ NO_RESULT = "The run ended before the tool gave a result."
 _encode = msgspec.json.Encoder().encode
 _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
 
-Part = dict[str, Any]
+_Part = dict[str, Any]
 
 
 def ui_finish_reason(settled: Settlement) -> str:
@@ -56,9 +56,9 @@ def ui_finish_reason(settled: Settlement) -> str:
     return _REASONS.get(reason, reason)
 
 
-def run_metadata(settled: Settlement, run: str) -> Part:
+def run_metadata(settled: Settlement, run: str) -> _Part:
     """Return the metadata of a message about its run."""
-    fields: Part = {
+    fields: _Part = {
         "runId": run,
         "outcome": settled.outcome,
         "usage": native.usage(settled.usage),
@@ -106,7 +106,7 @@ class PartStream:
         """Return the frame that ends the stream, not its run, with the reason."""
         return _frame({"type": "error", "errorText": info.message})
 
-    def _parts(self, event: Event) -> list[Part]:
+    def _parts(self, event: Event) -> list[_Part]:
         if getattr(event, "choice", 0) != 0:
             return []  # a message has one choice
         match event:
@@ -130,9 +130,9 @@ class PartStream:
             case _:
                 return self._aside(event)
 
-    def _started(self, event: RunStarted) -> list[Part]:
+    def _started(self, event: RunStarted) -> list[_Part]:
         metadata = {"holdfast": {"runId": self._run, "model": event.model}}
-        start: Part = {"type": "start", "messageMetadata": metadata}
+        start: _Part = {"type": "start", "messageMetadata": metadata}
         message_id = self._message_id or event.message_id
         if message_id is not None:
             start["messageId"] = message_id
@@ -142,7 +142,7 @@ class PartStream:
     def _block(self) -> str:
         return f"{self._open}-{self._blocks}"
 
-    def _begin(self, kind: str | None) -> list[Part]:
+    def _begin(self, kind: str | None) -> list[_Part]:
         """Open a block, if it is not open: another open block is closed, and a step may end."""
         if kind is not None and self._open == kind:
             return []
@@ -157,14 +157,14 @@ class PartStream:
             self._delta_head = b'data: {"type":"text-delta","id":%b,"delta":' % _encode(self._block)
         return parts
 
-    def _close(self) -> list[Part]:
+    def _close(self) -> list[_Part]:
         if self._open is None:
             return []
-        closed: Part = {"type": f"{self._open}-end", "id": self._block}
+        closed: _Part = {"type": f"{self._open}-end", "id": self._block}
         self._open = None
         return [closed]
 
-    def _aside(self, event: Event) -> list[Part]:
+    def _aside(self, event: Event) -> list[_Part]:
         """Return a part that is not in the answer. Transient data is for the page, and not stored in the message."""
         match event:
             case ToolProgress():
@@ -184,7 +184,7 @@ class PartStream:
             case _:
                 return []
 
-    def _ending(self, settled: AnySettlement) -> list[Part]:
+    def _ending(self, settled: AnySettlement) -> list[_Part]:
         parts = self._close()
         parts += self._calls.end() if isinstance(settled, Completed) else self._calls.give_up()
         if isinstance(settled, (Failed, Interrupted)):
@@ -197,7 +197,7 @@ class PartStream:
         return [*parts, {"type": "finish", "finishReason": ui_finish_reason(settled), "messageMetadata": metadata}]
 
 
-def _frame(part: Part) -> bytes:
+def _frame(part: _Part) -> bytes:
     return sse.data(_encode(part))
 
 
@@ -209,16 +209,16 @@ class _Calls:
         self._waiting: dict[str, str] = {}
         self._approvals: dict[str, str] = {}
 
-    def grow(self, event: ToolDelta) -> list[Part]:
+    def grow(self, event: ToolDelta) -> list[_Part]:
         """Add a piece of a call; it is shown as soon as it has an id and a name."""
         call = self._writing.get(event.index)
         if call is None or (event.id and call.id and event.id != call.id):
             call = self._writing[event.index] = _Call()
         return call.grow(event)
 
-    def complete(self, event: ToolCall) -> list[Part]:
+    def complete(self, event: ToolCall) -> list[_Part]:
         self._writing = {index: call for index, call in self._writing.items() if call.id != event.id}
-        part: Part = {"toolCallId": event.id, "toolName": event.name}
+        part: _Part = {"toolCallId": event.id, "toolName": event.name}
         try:
             arguments = msgspec.json.decode(json_arguments(event)) if event.arguments.strip() else {}
         except (msgspec.DecodeError, RecursionError):
@@ -227,7 +227,7 @@ class _Calls:
         self._waiting[event.id] = event.name
         return [{"type": "tool-input-available", **part, "input": arguments}]
 
-    def answer(self, event: ToolResult) -> list[Part]:
+    def answer(self, event: ToolResult) -> list[_Part]:
         """Return a result. The SDK accepts results only of calls that it has seen."""
         if self._waiting.pop(event.id, None) is None:
             return []
@@ -235,7 +235,7 @@ class _Calls:
             return [{"type": "tool-output-error", "toolCallId": event.id, "errorText": event.output}]
         return [{"type": "tool-output-available", "toolCallId": event.id, "output": event.output}]
 
-    def ask(self, event: ApprovalRequested) -> list[Part]:
+    def ask(self, event: ApprovalRequested) -> list[_Part]:
         """Ask for the approval of a waiting call; if it has no id, of the last call of the tool."""
         waiting = [id for id, name in self._waiting.items() if event.call in ("", id) and name == event.tool]
         if not waiting:
@@ -243,19 +243,19 @@ class _Calls:
         self._approvals[event.id] = waiting[-1]
         return [{"type": "tool-approval-request", "approvalId": event.id, "toolCallId": waiting[-1]}]
 
-    def decide(self, event: ApprovalDecided) -> list[Part]:
+    def decide(self, event: ApprovalDecided) -> list[_Part]:
         if event.id not in self._approvals:
             return []
-        decided: Part = {"type": "tool-approval-response", "approvalId": event.id}
+        decided: _Part = {"type": "tool-approval-response", "approvalId": event.id}
         decided["approved"] = event.decision == "allow"
         return [{**decided, "reason": event.note} if event.note else decided]
 
-    def end(self) -> list[Part]:
+    def end(self) -> list[_Part]:
         """Return the end of a completed run: its calls are complete, even those without a `ToolCall`."""
         written = [call.whole() for call in self._writing.values() if call.has_begun]
         return [part for call in written for part in self.complete(call)]
 
-    def give_up(self) -> list[Part]:
+    def give_up(self) -> list[_Part]:
         """Return the end of open calls of a run that did not complete: the SDK would wait for them."""
         unfinished = [call.give_up() for call in self._writing.values() if call.has_begun]
         unanswered = [{"type": "tool-output-error", "toolCallId": id, "errorText": NO_RESULT} for id in self._waiting]
@@ -271,7 +271,7 @@ class _Call:
         self._name = ""
         self._arguments: list[str] = []
 
-    def grow(self, event: ToolDelta) -> list[Part]:
+    def grow(self, event: ToolDelta) -> list[_Part]:
         self.id = self.id or event.id
         self._name += event.name
         self._arguments.append(event.arguments)
@@ -280,16 +280,16 @@ class _Call:
         if not self.id or not self._name:
             return []
         self.has_begun = True
-        start: Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self._name}
+        start: _Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self._name}
         return [start, *self._delta("".join(self._arguments))]
 
-    def _delta(self, arguments: str) -> list[Part]:
+    def _delta(self, arguments: str) -> list[_Part]:
         return [{"type": "tool-input-delta", "toolCallId": self.id, "inputTextDelta": arguments}] if arguments else []
 
     def whole(self) -> ToolCall:
         return ToolCall(self.id, self._name, "".join(self._arguments))
 
-    def give_up(self) -> Part:
+    def give_up(self) -> _Part:
         written = "".join(self._arguments)
-        part: Part = {"type": "tool-input-error", "toolCallId": self.id, "toolName": self._name}
+        part: _Part = {"type": "tool-input-error", "toolCallId": self.id, "toolName": self._name}
         return {**part, "input": written, "errorText": NOT_FINISHED}

@@ -10,22 +10,22 @@ import msgspec
 from ..errors import BadRequest
 from ..history import Message
 
-Part = dict[str, Any]
-Content = str | list[dict[str, Any]]
+_Part = dict[str, Any]
+_Content = str | list[dict[str, Any]]
 
 
 class UIMessage(msgspec.Struct, frozen=True):
     """A message in the SDK's shape: one of the user, or all that the assistant did in a turn."""
 
     role: Literal["system", "user", "assistant"]
-    parts: list[Part]
+    parts: list[_Part]
     id: str = ""
 
 
 # Requests.
 
 
-def content(message: UIMessage) -> Content:
+def content(message: UIMessage) -> _Content:
     """Return the content of a message: a text, or texts and files in OpenAI's shape."""
     parts = [content_part for part in message.parts if (content_part := _content_part(part)) is not None]
     if all(part["type"] == "text" for part in parts):
@@ -33,7 +33,7 @@ def content(message: UIMessage) -> Content:
     return parts
 
 
-def _content_part(part: Part) -> Part | None:
+def _content_part(part: _Part) -> _Part | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text} if text else None
@@ -44,7 +44,7 @@ def _content_part(part: Part) -> Part | None:
     return None
 
 
-def _file(url: str, media_type: str, name: Any) -> Part:
+def _file(url: str, media_type: str, name: Any) -> _Part:
     if media_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     if not url.startswith("data:"):
@@ -65,12 +65,12 @@ def outputs(message: UIMessage) -> list[ToolPartOutput]:
     return [output for output in results if output is not None]
 
 
-def _is_tool(part: Part) -> bool:
+def _is_tool(part: _Part) -> bool:
     kind = part.get("type")
     return isinstance(kind, str) and (kind == "dynamic-tool" or kind.startswith("tool-"))
 
 
-def _output(part: Part) -> ToolPartOutput | None:
+def _output(part: _Part) -> ToolPartOutput | None:
     match part:
         case {"toolCallId": str(id), "state": "output-available"}:
             return ToolPartOutput(id, _text(part.get("output")))
@@ -97,8 +97,8 @@ def model_messages(messages: Sequence[UIMessage]) -> list[dict[str, Any]]:
     return chat
 
 
-def _steps(parts: Iterable[Part]) -> list[list[Part]]:
-    steps: list[list[Part]] = [[]]
+def _steps(parts: Iterable[_Part]) -> list[list[_Part]]:
+    steps: list[list[_Part]] = [[]]
     for part in parts:
         if part.get("type") == "step-start":
             steps.append([])
@@ -107,7 +107,7 @@ def _steps(parts: Iterable[Part]) -> list[list[Part]]:
     return steps
 
 
-def _step(parts: list[Part]) -> list[dict[str, Any]]:
+def _step(parts: list[_Part]) -> list[dict[str, Any]]:
     """Return one answer of the model with the results of its calls. A call without a result is left out."""
     text = "".join(part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str))
     answered = [(part, output) for part in parts if _is_tool(part) and (output := _output(part)) is not None]
@@ -121,7 +121,7 @@ def _step(parts: list[Part]) -> list[dict[str, Any]]:
     return [answer, *results]
 
 
-def _call(part: Part, id: str) -> dict[str, Any]:
+def _call(part: _Part, id: str) -> dict[str, Any]:
     name = part.get("toolName") if part["type"] == "dynamic-tool" else part["type"].removeprefix("tool-")
     return {"id": id, "type": "function", "function": {"name": str(name), "arguments": _text(part.get("input", {}))}}
 
@@ -174,7 +174,7 @@ def _add_answer(turn: dict[str, Any], message: Message) -> None:
         )
 
 
-def _add_result(parts: list[Part], message: Message) -> None:
+def _add_result(parts: list[_Part], message: Message) -> None:
     for part in parts:
         if part.get("toolCallId") == message.tool_call_id:
             part |= {"state": "output-available", "output": message.content}
@@ -187,13 +187,13 @@ def _decoded(arguments: str) -> Any:
         return arguments
 
 
-def _parts(content: str | list[Any] | None) -> list[Part]:
+def _parts(content: str | list[Any] | None) -> list[_Part]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [ui_part for part in content or () if (ui_part := _ui_part(part)) is not None]
 
 
-def _ui_part(part: Any) -> Part | None:
+def _ui_part(part: Any) -> _Part | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}

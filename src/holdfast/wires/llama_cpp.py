@@ -7,13 +7,13 @@ from typing import Any
 
 from ..log.segment import Segment
 
-Render = Callable[[int, Segment], bytes]
+_Render = Callable[[int, Segment], bytes]
 
 
 class FromByte:
     """Renders from the start, and skips the first bytes."""
 
-    def __init__(self, render: Render, skip: int) -> None:
+    def __init__(self, render: _Render, skip: int) -> None:
         self._render = render
         self._skip = skip
 

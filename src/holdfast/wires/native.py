@@ -25,7 +25,7 @@ from ..events import (
 )
 from ..history import Figures, Message, Session, text_of
 from ..log.segment import Segment, needs_no_escape
-from ..log.steps import Step
+from ..log.steps import AgentStep
 from ..pricing import Price, cost
 from ..store import FeedEntry, RunRecord, SearchHit, Status
 from . import sse
@@ -218,7 +218,7 @@ def _cost(price: Price | None, used: Usage) -> float | None:
     return cost(price, used) if used.cost is None else used.cost
 
 
-def step(agent_step: Step) -> StepJson:
+def step(agent_step: AgentStep) -> StepJson:
     """Return a step of an agent: its text, its calls with their results, and the messages that steered it."""
     results = {result.id: result for result in agent_step.results}
     calls: list[StepCallJson] = [

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 from ..processes import Processes
-from ..processes.children import Child, OnOutput
+from ..processes.children import ChildProcess, OnOutput
 from .described import McpServer
 from .limit import MOST_BYTES, TOO_LARGE, is_too_large
 
@@ -42,7 +42,7 @@ class StdioLines:
     """The lines of a program's output. Reading pauses while more than `MOST_BYTES` are buffered."""
 
     def __init__(self, on_error: OnOutput | None = None) -> None:
-        self.child = Child(self._feed, self._end, on_error)
+        self.child = ChildProcess(self._feed, self._end, on_error)
         self._whole: deque[bytes] = deque()
         self._waiting = 0
         self._begun: list[bytes] = []
@@ -199,7 +199,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return error
 
 
-async def _write(child: Child, outgoing: Any, incoming: Any) -> None:
+async def _write(child: ChildProcess, outgoing: Any, incoming: Any) -> None:
     """Write messages to the program. A closed input ends the connection."""
     async with outgoing:
         async for sent in outgoing:

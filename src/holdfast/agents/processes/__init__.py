@@ -20,7 +20,7 @@ import msgspec
 from ...environment import child_environment
 from ...ids import new_id
 from . import children
-from .children import Child, OnOutput
+from .children import ChildProcess, OnOutput
 
 MARK = "HOLDFAST_CALL"
 POLITE = 0.4
@@ -78,7 +78,7 @@ class Processes:
         """The process groups of the call's children."""
         self._mark = f"{_SERVER}:{call_id or 'call'}:{new_id('tree')}"
         self._has_started = False
-        self._started: list[asyncio.Future[Child]] = []
+        self._started: list[asyncio.Future[ChildProcess]] = []
 
     def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment for a child process, with the mark by which it and its children are found.
@@ -100,26 +100,26 @@ class Processes:
         on_output: OnOutput | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-    ) -> Child:
+    ) -> ChildProcess:
         """Start a child process in a new session, with stdout and stderr in one pipe and no input."""
-        return await self._start(Child(on_output), command, self.environment(env), cwd)
+        return await self._start(ChildProcess(on_output), command, self.environment(env), cwd)
 
     async def start_server(
-        self, *command: str, child: Child, env: Mapping[str, str] | None = None, cwd: str | None = None
-    ) -> Child:
+        self, *command: str, child: ChildProcess, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> ChildProcess:
         """Start a child process with pipes for input, output and errors."""
         return await self._start(child, command, self.environment(env), cwd, stdin=True, stderr=subprocess.PIPE)
 
     async def _start(
         self,
-        child: Child,
+        child: ChildProcess,
         command: Sequence[str],
         env: Mapping[str, str],
         cwd: str | None,
         *,
         stdin: bool = False,
         stderr: int | None = subprocess.STDOUT,
-    ) -> Child:
+    ) -> ChildProcess:
         start = children.start_child(self._table.starting, command, child, env=env, cwd=cwd, stdin=stdin, stderr=stderr)
         starting = asyncio.ensure_future(start)
         self._started.append(starting)
@@ -153,7 +153,7 @@ class Processes:
             child.close()
         self._started.clear()
 
-    def _children(self) -> list[Child]:
+    def _children(self) -> list[ChildProcess]:
         """Return the children whose start has finished."""
         done = [start for start in self._started if start.done() and not start.cancelled()]
         return [start.result() for start in done if start.exception() is None]

@@ -21,7 +21,7 @@ _REST = 0.02
 OnOutput = Callable[[bytes], None]
 
 
-class Child(asyncio.SubprocessProtocol):
+class ChildProcess(asyncio.SubprocessProtocol):
     """A command with pipes to it.
 
     With a guardian, the process that is started is the guardian, and the command is its child. The command counts as
@@ -182,7 +182,7 @@ class Child(asyncio.SubprocessProtocol):
 class _Reports(asyncio.Protocol):
     """Reads the reports of a guardian."""
 
-    def __init__(self, child: Child, command: str) -> None:
+    def __init__(self, child: ChildProcess, command: str) -> None:
         self._child = child
         self._command = command
         self._rest = b""
@@ -213,13 +213,13 @@ class _Reports(asyncio.Protocol):
 async def start_child(
     starting: asyncio.Lock,
     command: Sequence[str],
-    child: Child,
+    child: ChildProcess,
     *,
     env: Mapping[str, str],
     cwd: str | None = None,
     stdin: bool = False,
     stderr: int | None = subprocess.STDOUT,
-) -> Child:
+) -> ChildProcess:
     """Start a command in a new session, below a guardian on Linux. One at a time: a start blocks the event loop."""
     options: dict[str, Any] = {
         "stdin": subprocess.PIPE if stdin else subprocess.DEVNULL,
@@ -237,8 +237,8 @@ async def start_child(
 
 
 async def _start_guarded(
-    starting: asyncio.Lock, command: Sequence[str], child: Child, options: dict[str, Any]
-) -> Child:
+    starting: asyncio.Lock, command: Sequence[str], child: ChildProcess, options: dict[str, Any]
+) -> ChildProcess:
     loop = asyncio.get_running_loop()
     reading, writing = os.pipe()
     reports: IO[bytes] = os.fdopen(reading, "rb", 0)

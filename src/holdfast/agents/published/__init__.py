@@ -30,12 +30,12 @@ from ...events import (
 )
 from ..approvals import Nowhere, Place
 from ..calls import as_object
-from ..kinds import Agent, Emit, as_agent, generated
+from ..kinds import AgentFunction, Emit, as_agent, generated
 from ..modules import CannotImport, import_named
 from ..request import AgentRequest
 from .adapters import adapted
 
-Published: TypeAlias = Agent
+Published: TypeAlias = AgentFunction
 """An agent that can be published: it gets a request, and emits events and strings."""
 
 
@@ -104,7 +104,7 @@ class StepMarks:
         return item
 
 
-async def publish(agent: Agent, request: AgentRequest, out: Outlet, *, place: Place | None = None) -> None:
+async def publish(agent: AgentFunction, request: AgentRequest, out: Outlet, *, place: Place | None = None) -> None:
     """Run an agent in the task of its run, from beginning to end: a stop cancels that task.
 
     Frameworks hold cancel scopes open while they yield, which only the task that entered them may leave.

@@ -14,7 +14,7 @@ import click
 from rich.markup import escape
 
 from .. import show
-from ..client import Api, CallFailed, Object, Query, connect
+from ..client import Api, CallFailed, Object, Params, connect
 from ..commands import one_line_errors, settings_options
 from ..completion import complete_agents, complete_models, complete_sessions
 from ..lists.short_ids import SESSION, whole_id
@@ -325,7 +325,7 @@ class _Talk:
 
     async def _models(self, rest: str) -> None:
         """List the models. With a real provider, the demo models are listed only by `/models all`."""
-        every: Query = {"all": "true"} if rest == "all" else {}
+        every: Params = {"all": "true"} if rest == "all" else {}
         for model in (await self._api.call("GET", "/api/models", query=every))["models"]:
             show.note(flat(model["id"]) + ("  (demo)" if model.get("demo") else ""), "")
 

@@ -83,7 +83,7 @@ def _table_row(model: Object, *, has_expected: bool, has_cost: bool) -> Markup:
 
 Scale = Callable[[float], float]
 """Maps a value to its position on the horizontal axis."""
-Row = Callable[[int, Scale, float], list[Markup]]
+PlotRow = Callable[[int, Scale, float], list[Markup]]
 """Draws row n at a height."""
 
 
@@ -171,7 +171,7 @@ def _spreads(names: Sequence[str], values: Sequence[Sequence[float]], unit: str)
     return _chart(names, most, ticks, draw, "Spread for each model")
 
 
-def _chart(names: Sequence[str], most: float, ticks: Sequence[tuple[float, str]], draw: Row, title: str) -> Markup:
+def _chart(names: Sequence[str], most: float, ticks: Sequence[tuple[float, str]], draw: PlotRow, title: str) -> Markup:
     """Return a plot with a row for each name over an axis from 0 to `most`."""
 
     def x(value: float) -> float:

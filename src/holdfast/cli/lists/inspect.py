@@ -17,7 +17,7 @@ from .. import show
 from ..chat.as_read import as_read
 from ..chat.screen import flat
 from ..chat.talk import EXIT, follow
-from ..client import Api, Object, Query, connect
+from ..client import Api, Object, Params, connect
 from ..commands import json_option, one_line_errors, settings_options
 from ..completion import complete_runs, complete_sessions
 from .search import search_sessions
@@ -83,7 +83,7 @@ RUN_COLUMNS = (
 
 async def _runs_ls(status: str | None, limit: int, as_json: bool, **where: Any) -> None:
     async with connect(**where) as api:
-        query: Query = {"limit": limit, **({"status": status} if status else {})}
+        query: Params = {"limit": limit, **({"status": status} if status else {})}
         listed = (await api.call("GET", "/api/runs", query=query))["runs"]
     if not listed:
         show.note("No runs yet. Runs in chats and in the background are listed here.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import show
-from ..client import Api, CallFailed, Object, Query
+from ..client import Api, CallFailed, Object, Params
 from .tables import short_ids
 
 WHOLE = 36
@@ -48,7 +48,7 @@ async def whole_id(api: Api, kind: Kind, given: str) -> str:
 
 async def begin_with(api: Api, kind: Kind, prefix: str, limit: int) -> list[Object]:
     """Return the caller's own objects with this id prefix, the newest first."""
-    query: Query = {"prefix": prefix, "limit": limit} if kind is not BATCH else {"limit": 200}
+    query: Params = {"prefix": prefix, "limit": limit} if kind is not BATCH else {"limit": 200}
     listed: list[Object] = (await api.call("GET", kind.path, query=query))[kind.field]
     return [each for each in listed if each["id"].startswith(prefix)]
 

@@ -21,14 +21,14 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """Use the second screen of the terminal without a cursor, and return to the first."""
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
-Draw = Callable[[int, int], list[str]]
+DrawScreen = Callable[[int, int], list[str]]
 """Returns the lines for a width and a height."""
 
 
 class LiveView:
     """Draws the newest lines. A change of the window's size draws them again at once."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: DrawScreen) -> None:
         self._draw = draw
         self._out = unfiltered(sys.stdout)
         self.ended = asyncio.Event()

@@ -11,7 +11,7 @@ from .samples import Interval
 MOST_MODELS = 20
 _FAILED = ("failed", "interrupted")
 
-Row = list[str]
+_Row = list[str]
 
 
 def lines(
@@ -40,7 +40,7 @@ _NODE_COLUMNS = (
 )
 
 
-def _node_row(name: str, node: Interval | str) -> Row:
+def _node_row(name: str, node: Interval | str) -> _Row:
     if isinstance(node, str):
         return [flat(name), flat(node)]
     now = node.now
@@ -67,7 +67,7 @@ def _node_row(name: str, node: Interval | str) -> Row:
 _LISTED_COLUMNS = ("OF STORE", "STATE", "RUNS", "LEASE", "RUN/MIN", "FAIL/MIN", "TTFT 95%", "VERSION", "ADDRESS")
 
 
-def _listed_row(node: Object) -> Row:
+def _listed_row(node: Object) -> _Row:
     """Return the row of a node, from the figures that it last saved in the store."""
     last_minute = node.get("last_minute") or {}
     state = "draining" if node["draining"] else "alive" if node["alive"] else "lease ended"
@@ -84,7 +84,7 @@ def _listed_row(node: Object) -> Row:
     ]
 
 
-def _model_rows(nodes: Sequence[Interval]) -> list[Row]:
+def _model_rows(nodes: Sequence[Interval]) -> list[_Row]:
     """Return a row for each model, the busiest first."""
     models = dict.fromkeys(model for node in nodes for model in node.values("holdfast_runs_total", "provider", "model"))
     rows = []
@@ -106,7 +106,7 @@ def _slowest(nodes: Sequence[Interval], share: float, labels: Mapping[str, str])
     return max((each for each in found if each is not None), default=None)
 
 
-def _error_rows(nodes: Sequence[Interval]) -> list[Row]:
+def _error_rows(nodes: Sequence[Interval]) -> list[_Row]:
     """Return a row for each kind of error, the most frequent first."""
     name = "holdfast_run_errors_total"
     kinds = dict.fromkeys(kind for node in nodes for kind in node.values(name, "code", "provider"))
@@ -119,7 +119,7 @@ def _error_rows(nodes: Sequence[Interval]) -> list[Row]:
     return [row for *_, row in sorted(rows)]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+def _table(columns: Sequence[str], rows: Sequence[_Row]) -> list[str]:
     """Return rows below their names: the first column to the left, the others to the right."""
     whole = [row for row in rows if len(row) == len(columns)]
     widths = [max(len(row[at]) for row in (columns, *whole)) for at in range(len(columns))]

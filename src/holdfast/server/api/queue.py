@@ -16,14 +16,14 @@ from ..request import decode, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from .runs import stop_within
-from .session_input import Content, user_message
+from .session_input import MessageContent, user_message
 from .session_runs import OwnerOnly
 
 
 class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The new text of a queued message."""
 
-    input: Content
+    input: MessageContent
 
 
 async def get_queued(parts: Parts, request: Request) -> ASGIApp:

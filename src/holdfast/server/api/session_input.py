@@ -9,10 +9,10 @@ from ...history import Message
 from ...ids import new_id
 from ...store.files import refuse_unknown
 
-Content = str | list[dict[str, Any]]
+MessageContent = str | list[dict[str, Any]]
 
 
-def user_message(content: Content, param: str = "input") -> Message:
+def user_message(content: MessageContent, param: str = "input") -> Message:
     """Return a user's message, or refuse an empty one."""
     if not content or (isinstance(content, str) and not content.strip()):
         raise BadRequest(f"The {param} is empty.", param=param)
@@ -21,7 +21,7 @@ def user_message(content: Content, param: str = "input") -> Message:
     return Message(id=new_id("msg"), role="user", content=content)
 
 
-def check_prompt(content: Content, param: str) -> None:
+def check_prompt(content: MessageContent, param: str) -> None:
     """Refuse an empty prompt, or one that refers to a stored picture: there is no session yet."""
     refuse_unknown([user_message(content, param)], ())
 

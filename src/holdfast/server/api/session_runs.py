@@ -27,7 +27,7 @@ from ..run_json import run_headers, run_json
 from ..services import Parts
 from ..sources.agents import STREAM
 from .runs import events_of, steer
-from .session_input import Content, user_message
+from .session_input import MessageContent, user_message
 
 CLIENT_PATIENCE = 10.0  # timeout, in seconds, for the client of an attached run to open its event stream
 
@@ -38,7 +38,7 @@ Busy = Literal["reject", "queue", "interrupt", "steer"]
 class NewRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A message to a session."""
 
-    input: Content
+    input: MessageContent
     model: str | None = None
     kind: Literal["chat", "agent"] = "chat"
     lifetime: Literal["detached", "attached"] = "detached"
@@ -61,7 +61,7 @@ class Regenerate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class Edit(Regenerate, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An edit of a message, on a new branch."""
 
-    input: Content
+    input: MessageContent
 
 
 class OwnerOnly(HoldfastError):
@@ -180,7 +180,7 @@ async def _active(parts: Parts, session: Session) -> Run | None:
     return next((run for run in await parts.engine.of_session(session.id) if run.status == "running"), None)
 
 
-async def _steered(parts: Parts, request: Request, active: Run, input: Content) -> ASGIApp:
+async def _steered(parts: Parts, request: Request, active: Run, input: MessageContent) -> ASGIApp:
     """Add the message to the active run, or raise the reason why it accepts none."""
     _check_agent(active.record, owner_of(request))
     if not isinstance(input, str):

@@ -13,7 +13,7 @@ from ...errors import BadRequest, MessageNotFound
 from ...events import CallKind, ToolCall
 from ...history import Message, Role, Session, branch, title_from
 from ...ids import new_id
-from ...log.steps import CallResult, Step
+from ...log.steps import AgentStep, CallResult
 from ...store.files import with_pictures
 from ...wires import native
 from ..caller import access_of, own_session, owner_of
@@ -21,7 +21,7 @@ from ..errors import Json
 from ..request import System, check_size, decode, read_body
 from ..routing import Endpoint
 from ..services import Parts
-from .session_input import Content, one_line
+from .session_input import MessageContent, one_line
 
 
 class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,9 +87,9 @@ class ImportedStep(msgspec.Struct, frozen=True):
     tool_calls: list[ImportedResult] = []
     inputs: list[str] = []
 
-    def step(self) -> Step:
+    def step(self) -> AgentStep:
         """Return the step, with a result for every call."""
-        step = Step(
+        step = AgentStep(
             text=self.text,
             calls=tuple(ToolCall(call.id, call.name, call.arguments, own=True) for call in self.tool_calls),
             results=tuple(
@@ -104,7 +104,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     """A message of an exported session."""
 
     role: Role
-    content: Content | None
+    content: MessageContent | None
     model: str | None = None
     partial: bool = False
     outcome: str | None = None

@@ -31,7 +31,7 @@ from .settings_errors import suggestion
 
 logger = logging.getLogger(__name__)
 
-Source = Literal["flag", "env", "file", "ui", "found", "default"]
+SettingSource = Literal["flag", "env", "file", "ui", "found", "default"]
 
 BUILT_IN = ("local", "scripted")
 MOST_PROVIDERS = 100
@@ -184,13 +184,13 @@ class Configured:
             "editable": to_admin and source == "ui",
         }
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SettingSource:
         """Return the source of a setting."""
         if getattr(self._given, name):
             return _kind(self._sources.get(name, "settings"))
         return "ui" if getattr(self._saved, name) else "default"
 
-    def _source_of(self, described: ProviderSettings) -> Source:
+    def _source_of(self, described: ProviderSettings) -> SettingSource:
         if described in self._given.providers:
             return _discovered(described) if self._is_added(described) else self._kind_of_providers()
         return "ui" if described in self._saved.providers else "found"
@@ -199,7 +199,7 @@ class Configured:
         """Return whether a provider is not named in the settings: it is built in, or an API key for it exists."""
         return self._sources.get(source_name(described)) == DISCOVERED
 
-    def _kind_of_providers(self) -> Source:
+    def _kind_of_providers(self) -> SettingSource:
         return _kind(self._sources.get("providers", "settings"))
 
     # discovery
@@ -458,7 +458,7 @@ def _address(described: ProviderSettings) -> tuple[str, str]:
     return described.dialect, described.address()
 
 
-def _kind(source: str) -> Source:
+def _kind(source: str) -> SettingSource:
     return "env" if source == "environment" else "flag" if source == "flag" else "file"
 
 
@@ -468,7 +468,7 @@ def _where(name: str, source: str) -> str:
     return "a flag of the command line" if source == "flag" else f"the settings file {source}".removesuffix(" settings")
 
 
-def _discovered(described: ProviderSettings) -> Source:
+def _discovered(described: ProviderSettings) -> SettingSource:
     return "default" if described.dialect in BUILT_IN else "env"
 
 

@@ -40,7 +40,7 @@ class Metrics(Protocol):
         """Count a request that was refused before it reached a route."""
         ...
 
-    def watch(self, engine: Engine, providers: Providers, readers: Readers, failing: Callable[[], int]) -> None:
+    def watch(self, engine: Engine, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
         ...
 
@@ -61,7 +61,7 @@ class Metrics(Protocol):
         ...
 
 
-Readers = Callable[[], list[int]]
+ReaderCounts = Callable[[], list[int]]
 """Returns the number of events that each open event stream is behind."""
 
 

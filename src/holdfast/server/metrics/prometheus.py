@@ -20,7 +20,7 @@ from ...store.records import WalPosition
 from ...upstreams import Providers
 from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings
-from . import Readers
+from . import ReaderCounts
 from .model_labels import OTHER, ModelLabel, ModelLabels
 from .process import measured_process
 from .timed_store import timed_store
@@ -98,7 +98,7 @@ class PrometheusMetrics:
 
     # values that are read at a request for the metrics
 
-    def watch(self, engine: Engine, providers: Providers, readers: Readers, failing: Callable[[], int]) -> None:
+    def watch(self, engine: Engine, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
         self._labels = ModelLabels(providers)
         self._gauges = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ...access import Access
 from ...agents.approvals import Decision, Desk, Scope
-from ...agents.loop import Agent, Ask, Messages, Work
+from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
@@ -32,6 +32,7 @@ from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...log.steps import Steps
+from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.documents import Documents
@@ -64,9 +65,6 @@ PARAMS: Table = {
     "n": refused("An agent gives one answer to a request.", 1),
 }
 """Rules for the parameters of a request to an agent. All others are passed on to its model."""
-
-
-Again = Callable[[RunRecord, Log], Awaitable[Source | None]]
 
 
 class AgentModels:
@@ -355,7 +353,7 @@ class AgentSources:
             out.emit([Notice("new_turn", told)])
         await publish(agent, request, out, place=run)
 
-    def _asking(self, record: RunRecord, agent: Agent) -> Ask:
+    def _asking(self, record: RunRecord, agent: Agent) -> AskModel:
         params = _params(record)
         is_named = record.model.partition("/")[0] == AGENT
 

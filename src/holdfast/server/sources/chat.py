@@ -17,7 +17,7 @@ from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, Provider, Providers
 from ..dialects.responses.response_chains import RESPONSE, conversation
-from ..traces import Ask, Traces
+from ..traces import AnswerChat, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
@@ -127,7 +127,7 @@ class ChatSources:
         finally:
             self._providers.let_go(used)
 
-    def _asking(self, provider: Provider) -> Ask:
+    def _asking(self, provider: Provider) -> AnswerChat:
         """Return how a provider is asked: within the span of an upstream call, if traces are on."""
         traces = self._traces
         return provider.answer if traces is None else partial(traces.answer, provider.answer, provider.name)

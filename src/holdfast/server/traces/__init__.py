@@ -19,9 +19,9 @@ from ...task_context.tracing import Tracer
 from ...upstreams import ChatRequest
 from ..config.settings import Settings
 
-Handler = Callable[[Any, Request], Awaitable[ASGIApp]]
+TracedHandler = Callable[[Any, Request], Awaitable[ASGIApp]]
 """Handles a request of an endpoint, as the router calls it."""
-Ask = Callable[[ChatRequest, Outlet], Awaitable[None]]
+AnswerChat = Callable[[ChatRequest, Outlet], Awaitable[None]]
 """Calls a provider, which emits the answer."""
 
 
@@ -42,7 +42,7 @@ class Traces(Tracer, Protocol):
         """Return the store with spans for its commits."""
         ...
 
-    def handler(self, method: str, path: str, handler: Handler) -> Handler:
+    def handler(self, method: str, path: str, handler: TracedHandler) -> TracedHandler:
         """Return the handler of an endpoint, which begins a span for each request."""
         ...
 
@@ -62,7 +62,7 @@ class Traces(Tracer, Protocol):
         """Return the function that resumes runs, with a span for each takeover."""
         ...
 
-    async def answer(self, ask: Ask, provider: str, request: ChatRequest, out: Outlet) -> None:
+    async def answer(self, ask: AnswerChat, provider: str, request: ChatRequest, out: Outlet) -> None:
         """Call a provider within the span of an upstream call."""
         ...
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer
 
 from ...events import Finish, Notice, Outlet, Text, Usage, Yielded
 from ...upstreams import ChatRequest
-from . import Ask
+from . import AnswerChat
 from .attributes import Attributes, call_attributes, fail, input_messages, note_error, output_message
 
 
@@ -34,7 +34,7 @@ def span_of(
 
 
 async def answer_traced(
-    tracer: Tracer, ask: Ask, provider: str, request: ChatRequest, out: Outlet, *, content: bool
+    tracer: Tracer, ask: AnswerChat, provider: str, request: ChatRequest, out: Outlet, *, content: bool
 ) -> None:
     """Call a provider within the span of an upstream call."""
     attributes = call_attributes(provider, request)

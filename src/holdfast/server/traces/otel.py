@@ -22,7 +22,7 @@ from ...store import RunRecord, Store
 from ...task_context.tracing import TRACER, ToolSpan
 from ...upstreams import ChatRequest
 from ..config.settings import Settings
-from . import Ask, Handler
+from . import AnswerChat, TracedHandler
 from .attributes import note_settlement, run_attributes, run_name
 from .calls import answer_traced, span_of, tool_call_traced
 from .exporting import send_the_rest, tracer_provider
@@ -47,7 +47,7 @@ class OpenTelemetryTraces:
 
     # requests and the store
 
-    def handler(self, method: str, path: str, handler: Handler) -> Handler:
+    def handler(self, method: str, path: str, handler: TracedHandler) -> TracedHandler:
         """Return the handler of an endpoint, which begins a span for each request."""
         return handler_traced(self._tracer, self, method, path, handler)
 
@@ -134,7 +134,7 @@ class OpenTelemetryTraces:
 
     # calls
 
-    async def answer(self, ask: Ask, provider: str, request: ChatRequest, out: Outlet) -> None:
+    async def answer(self, ask: AnswerChat, provider: str, request: ChatRequest, out: Outlet) -> None:
         """Call a provider within the span of an upstream call."""
         await answer_traced(self._tracer, ask, provider, request, out, content=self._content)
 

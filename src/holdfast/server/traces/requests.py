@@ -15,7 +15,7 @@ from ...redaction import hide_link
 from ...task_context.tracing import TRACER
 from ...task_context.tracing import Tracer as TaskTracer
 from ..accounts.auth import HEADERS
-from . import Handler
+from . import TracedHandler
 from .attributes import Attributes, fail
 
 SPAN = "holdfast.span"
@@ -64,7 +64,9 @@ def requests_ended(app: ASGIApp) -> ASGIApp:
     return ended
 
 
-def handler_traced(tracer: Tracer, task_tracer: TaskTracer, method: str, path: str, handler: Handler) -> Handler:
+def handler_traced(
+    tracer: Tracer, task_tracer: TaskTracer, method: str, path: str, handler: TracedHandler
+) -> TracedHandler:
     """Return the handler of an endpoint, which begins a span for each request."""
     name = f"{method} {path}"
 

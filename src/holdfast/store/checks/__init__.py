@@ -6,11 +6,11 @@ Each check is named by a sentence that must be true. `holdfast.testing` exports 
 from __future__ import annotations
 
 from . import audit, closing, documents, files, intents, keys, logs, nodes, queue, runs, sessions, spending
-from .case import Case, Check, OpenStore
+from .case import Case, CaseCheck, OpenStore
 
 _SUBJECTS = (runs, queue, logs, sessions, files, documents, keys, nodes, intents, spending, audit, closing)
 
-STORE_CHECKS: tuple[Check, ...] = tuple(check for subject in _SUBJECTS for check in subject.CHECKS)
+STORE_CHECKS: tuple[CaseCheck, ...] = tuple(check for subject in _SUBJECTS for check in subject.CHECKS)
 """Every check, for `pytest.mark.parametrize`: run each with `run_check(check, open)`."""
 
 
@@ -20,7 +20,7 @@ async def check_store(open: OpenStore) -> None:
         await run_check(check, open)
 
 
-async def run_check(check: Check, open: OpenStore) -> None:
+async def run_check(check: CaseCheck, open: OpenStore) -> None:
     """Check one promise."""
     case = Case(open, await open())
     try:

@@ -148,13 +148,13 @@ class Case:
         )
 
 
-Check = Callable[[Case], Awaitable[None]]
+CaseCheck = Callable[[Case], Awaitable[None]]
 
 
-class Checks(list[Check]):
+class Checks(list[CaseCheck]):
     """The checks of one subject, in their order."""
 
-    def add(self, check: Check) -> Check:
+    def add(self, check: CaseCheck) -> CaseCheck:
         """Add a check: a decorator."""
         self.append(check)
         return check

@@ -14,7 +14,7 @@ from .. import Append, LogEnd
 from ..nodes import OnHint
 from ..place import without_password
 from ..records import NodeDetails, NodeRecord, WalPosition
-from ..rows import Steps
+from ..rows import Querying
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries
 from ..rows.store import RowStore
@@ -58,10 +58,10 @@ class PostgresStore(RowStore):
 
     # transactions
 
-    async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
+    async def _write(self, work: Callable[[Writing], Querying[T]], *, durable: bool = True) -> T:
         return await self._connections().call(lambda connection: _transact(connection, "BEGIN", lambda: work(WRITING)))
 
-    async def _read(self, work: Callable[[NodesReading], Steps[T]], *, snapshot: bool = False) -> T:
+    async def _read(self, work: Callable[[NodesReading], Querying[T]], *, snapshot: bool = False) -> T:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
         def read(connection: Connection) -> Awaitable[T]:
@@ -73,7 +73,7 @@ class PostgresStore(RowStore):
 
         return await self._connections().call(read)
 
-    async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
+    async def _read_keys(self, work: Callable[[NodesReading], Querying[T]]) -> T:
         return await self._read(work)
 
     def _connections(self) -> PostgresPool:
@@ -141,7 +141,7 @@ class PostgresStore(RowStore):
                 await part.close()
 
 
-async def _transact(connection: Connection, begin: str, steps: Callable[[], Steps[T]]) -> T:
+async def _transact(connection: Connection, begin: str, steps: Callable[[], Querying[T]]) -> T:
     await connection.execute(begin)
     try:
         result = await drive_async(connection, steps())

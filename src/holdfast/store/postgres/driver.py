@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from asyncpg import Connection
 
-from ..rows import Dialect, Query, Row, Steps
+from ..rows import Dialect, Query, Querying, Row
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries
 from ..rows.transactions import Writing
@@ -70,7 +70,7 @@ def statement(query: Query) -> _Statement:
     return _Statement(numbered, tuple(names), verb, table, "SELECT" in text)
 
 
-async def drive_async(connection: Connection, steps: Steps[T]) -> T:
+async def drive_async(connection: Connection, steps: Querying[T]) -> T:
     """Run the steps of a transaction, and return its result."""
     writes = _Writes(connection)
     rows: Iterable[Row] = ()

@@ -11,7 +11,7 @@ from asyncpg import Connection
 from ...errors import Conflict
 from ..place import without_password
 from ..rows.migrations import COPYING
-from ..rows.tables import Table, TableRow
+from ..rows.tables import StoreTable, TableRow
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 from .driver import original, sendable
 from .schema import prepare_schema
@@ -81,12 +81,12 @@ class PostgresTables:
             await self._connection.execute(f"DROP TABLE {COPYING}")
 
     @_answered
-    async def count(self, table: Table) -> int:
+    async def count(self, table: StoreTable) -> int:
         """Return how many rows a table has."""
         return int(await self._connection.fetchval(f"SELECT count(*) FROM {table.name}"))
 
     @_answered
-    async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
+    async def read(self, table: StoreTable, after: TableRow | None) -> list[TableRow]:
         """Return the next rows of a table."""
         keys = ", ".join(table.columns[: table.keys])
         values = ", ".join(f"${n}" for n in range(1, table.keys + 1))
@@ -99,7 +99,7 @@ class PostgresTables:
         return [tuple(map(_plain, table.columns, row)) for row in rows]
 
     @_answered
-    async def last_key(self, table: Table) -> TableRow | None:
+    async def last_key(self, table: StoreTable) -> TableRow | None:
         """Return the greatest key of a table."""
         keys = table.columns[: table.keys]
         order = ", ".join(f"{key} DESC" for key in keys)
@@ -107,7 +107,7 @@ class PostgresTables:
         return None if row is None else tuple(map(original, row))
 
     @_answered
-    async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
+    async def add(self, table: StoreTable, rows: Sequence[TableRow]) -> None:
         """Add rows in one transaction."""
         values = ", ".join(
             f"array_to_tsvector(string_to_array(${n}, ' '))" if name == "words" else f"${n}"

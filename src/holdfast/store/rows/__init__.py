@@ -24,7 +24,7 @@ Query: TypeAlias = "str | tuple[str, ...]"
 """The name of a query; with conditions, the names of these after it. See `Queries`."""
 Values: TypeAlias = "dict[str, Any] | list[tuple[Any, ...]] | list[dict[str, Any]]"
 """The values of a query by name; or a list, to run the query once for each of its entries."""
-Steps: TypeAlias = Generator[tuple[Query, Values], Iterable[Row], T]
+Querying: TypeAlias = Generator[tuple[Query, Values], Iterable[Row], T]
 """A transaction, or a part of one, that returns a T. The rows that it receives can be read once."""
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from .. import semantics as rules
 from ..nodes import CLAIMED_AT_ONCE, RunsElsewhere, unstored_elsewhere
 from ..records import Intent, NodeDetails, NodeRecord
-from . import Row, Steps, first
+from . import Querying, Row, first
 from .people import PeopleReading
 from .spending import SpendingReading
 from .structs import decode, encode, values_for
@@ -23,31 +23,31 @@ from .structs import decode, encode, values_for
 class NodesReading(SpendingReading, PeopleReading):
     """The reads of one transaction, those of nodes included."""
 
-    def nodes(self) -> Steps[list[NodeRecord]]:
+    def nodes(self) -> Querying[list[NodeRecord]]:
         """Return the nodes that are not fenced."""
         return [_as_node(row) for row in (yield "keepers", {"clock": time.time()})]
 
-    def intent(self, id: str) -> Steps[Intent | None]:
+    def intent(self, id: str) -> Querying[Intent | None]:
         """Return a request to the owner of a run."""
         row = first((yield "intent", {"id": id}))
         return None if row is None else _as_intent(row)
 
-    def holder(self, kind: str, id: str) -> Steps[str]:
+    def holder(self, kind: str, id: str) -> Querying[str]:
         """Return the node that holds a piece of work; empty if none does, or if it is fenced."""
         row = first((yield "standing_holder", {"kind": kind, "id": id}))
         return "" if row is None else str(row["keeper"])
 
-    def left_over(self, kind: str, limit: int) -> Steps[list[str]]:
+    def left_over(self, kind: str, limit: int) -> Querying[list[str]]:
         """Return the pieces of work of a kind that fenced nodes held."""
         return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
 
-    def running_elsewhere(self, owner: str, keeper: str) -> Steps[RunsElsewhere]:
+    def running_elsewhere(self, owner: str, keeper: str) -> Querying[RunsElsewhere]:
         """Return the number of runs on other nodes."""
         (stored,) = yield "running_elsewhere", {"owner": owner, "keeper": keeper}
         unstored = unstored_elsewhere((yield from self.nodes()), owner, keeper)
         return RunsElsewhere(int(stored["runs"]) + unstored.runs, int(stored["of_owner"]) + unstored.of_owner)
 
-    def open_intents(self, keeper: str) -> Steps[list[Intent]]:
+    def open_intents(self, keeper: str) -> Querying[list[Intent]]:
         """Return the open requests to a node."""
         return [_as_intent(row) for row in (yield "open_intents", {"keeper": keeper})]
 
@@ -55,19 +55,19 @@ class NodesReading(SpendingReading, PeopleReading):
 class NodesWriting(NodesReading):
     """The writes of one transaction to nodes, holds and intents."""
 
-    def is_standing(self, keeper: str) -> Steps[bool]:
+    def is_standing(self, keeper: str) -> Querying[bool]:
         """Return whether a node is known and not fenced. Its lease may have ended. It stays so in this transaction."""
         row = first((yield "standing", {"id": keeper}))
         return row is not None and not row["fenced"]
 
-    def renew(self, keeper: str, seconds: float, details: NodeDetails) -> Steps[NodeRecord | None]:
+    def renew(self, keeper: str, seconds: float, details: NodeDetails) -> Querying[NodeRecord | None]:
         """Renew the lease of a node."""
         values = asdict(details) | {"counts": encode(details.counts)}
         yield "renew", {"id": keeper, "seconds": seconds, "clock": time.time(), **values}
         row = first((yield "keeper", {"id": keeper, "clock": time.time()}))
         return None if row is None or row["fenced"] else _as_node(row)
 
-    def take_starts(self, owner: str, starts: int, per_minute: int) -> Steps[float]:
+    def take_starts(self, owner: str, starts: int, per_minute: int) -> Querying[float]:
         """Take starts from the bucket of an owner, or return the seconds until there are enough."""
         yield "add_start_rate", {"owner": owner, "rest": float(per_minute), "clock": time.time()}
         (row,) = yield "start_rate", {"owner": owner, "clock": time.time()}
@@ -76,40 +76,40 @@ class NodesWriting(NodesReading):
             yield "change_start_rate", {"owner": owner, "rest": rest, "clock": time.time()}
         return wait
 
-    def release(self, keeper: str) -> Steps[None]:
+    def release(self, keeper: str) -> Querying[None]:
         """Fence a node that shuts down."""
         yield "release", {"id": keeper}
 
-    def give_up(self, keeper: str, run_ids: Sequence[str]) -> Steps[None]:
+    def give_up(self, keeper: str, run_ids: Sequence[str]) -> Querying[None]:
         """Give up running runs of a node."""
         for run_id in sorted(run_ids):
             yield "give_up", {"keeper": keeper, "id": run_id}
 
-    def claim(self, keeper: str, unbroken: float) -> Steps[dict[str, int]]:
+    def claim(self, keeper: str, unbroken: float) -> Querying[dict[str, int]]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
         now = time.time()
         yield "fence", {"keeper": keeper, "unbroken": unbroken, "clock": now}
         yield "take_orphans", {"keeper": keeper, "limit": CLAIMED_AT_ONCE, "clock": now}
         return {row["id"]: row["epoch"] for row in (yield "owned", {"keeper": keeper})}
 
-    def hold(self, kind: str, id: str, keeper: str) -> Steps[bool]:
+    def hold(self, kind: str, id: str, keeper: str) -> Querying[bool]:
         """Take a piece of work for a node."""
         yield "hold", {"kind": kind, "id": id, "keeper": keeper}
         row = first((yield "holder", {"kind": kind, "id": id}))
         return row is not None and bool(row["keeper"] == keeper)
 
-    def let_go(self, kind: str, id: str, keeper: str) -> Steps[None]:
+    def let_go(self, kind: str, id: str, keeper: str) -> Querying[None]:
         """Release a piece of work."""
         yield "let_go", {"kind": kind, "id": id, "keeper": keeper}
 
-    def ask_owner(self, intent: Intent) -> Steps[tuple[Intent, str] | None]:
+    def ask_owner(self, intent: Intent) -> Querying[tuple[Intent, str] | None]:
         """Store a request to the node that owns a run. Return it and the node; None if the run is not running."""
         values = {name: getattr(intent, name) for name in ("id", "run_id", "kind", "asked_by")}
         yield "ask_owner", {**values, "body": encode(intent.body), "clock": time.time()}
         row = first((yield "intent", {"id": intent.id}))
         return None if row is None or row["status"] != "running" else (_as_intent(row), row["keeper"])
 
-    def take_intent(self, id: str, epoch: int) -> Steps[bool]:
+    def take_intent(self, id: str, epoch: int) -> Querying[bool]:
         """Take a request for the owner of this epoch."""
         row = first((yield "intent_to_change", {"id": id}))
         if row is None or row["answer"] is not None or row["status"] != "running" or row["epoch"] != epoch:
@@ -117,7 +117,7 @@ class NodesWriting(NodesReading):
         yield "take_intent", {"id": id, "epoch": epoch}
         return True
 
-    def answer_intent(self, id: str, answer: dict[str, Any]) -> Steps[Intent | None]:
+    def answer_intent(self, id: str, answer: dict[str, Any]) -> Querying[Intent | None]:
         """Store the answer to a request, and return the request; None if it was answered or withdrawn."""
         row = first((yield "intent_to_change", {"id": id}))
         if row is None or row["answer"] is not None:
@@ -125,7 +125,7 @@ class NodesWriting(NodesReading):
         yield "answer_intent", {"id": id, "answer": encode(answer)}
         return _as_intent(row)
 
-    def withdraw_intent(self, id: str) -> Steps[Intent | None]:
+    def withdraw_intent(self, id: str) -> Querying[Intent | None]:
         """Remove a request, and return it."""
         row = first((yield "intent_to_change", {"id": id}))
         if row is None:
@@ -133,7 +133,7 @@ class NodesWriting(NodesReading):
         yield "withdraw_intent", {"id": id}
         return _as_intent(row)
 
-    def forget_intents(self, seconds: float) -> Steps[None]:
+    def forget_intents(self, seconds: float) -> Querying[None]:
         """Remove requests that are older than `seconds`."""
         yield "forget_intents", {"seconds": seconds, "clock": time.time()}
 

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from .. import Document
 from ..people.audit import AuditEntry, AuditFilter, chained_entry
-from . import Row, Steps, first
+from . import Querying, Row, first
 from .reading import Reading
 from .structs import as_document, decode, encode
 
@@ -22,7 +22,7 @@ _MERGED_AT_ONCE = 200  # pages of the search index that one transaction writes
 class PeopleReading(Reading):
     """The reads of one transaction, those of the audit log included."""
 
-    def read_audit(self, filter: AuditFilter, after: int, before: int | None, limit: int) -> Steps[list[AuditEntry]]:
+    def read_audit(self, filter: AuditFilter, after: int, before: int | None, limit: int) -> Querying[list[AuditEntry]]:
         """Return entries of the audit log."""
         values: dict[str, Any] = {name: value for name, value in asdict(filter).items() if value is not None}
         conditions = [f"audit_of_{name}" for name in values]
@@ -30,16 +30,16 @@ class PeopleReading(Reading):
         numbers = {"after": after, "before": _LAST if before is None else before, "limit": limit}
         return [_as_entry(row) for row in (yield query, values | numbers)]
 
-    def audit_end(self) -> Steps[tuple[int, str]]:
+    def audit_end(self) -> Querying[tuple[int, str]]:
         """Return number and digest of the newest entry."""
         row = first((yield "audit_end", {}))
         return (0, "") if row is None else (row["n"], row["hash"])
 
-    def sessions_of(self, owner: str, after: str, limit: int) -> Steps[list[str]]:
+    def sessions_of(self, owner: str, after: str, limit: int) -> Querying[list[str]]:
         """Return the ids of an owner's sessions of every kind."""
         return [row["id"] for row in (yield "sessions_of", {"owner": owner, "after": after, "limit": limit})]
 
-    def documents_of(self, owner: str, after: tuple[str, str], limit: int) -> Steps[list[Document]]:
+    def documents_of(self, owner: str, after: tuple[str, str], limit: int) -> Querying[list[Document]]:
         """Return documents of an owner, of every kind."""
         kind, id = after
         rows = yield "documents_of", {"owner": owner, "kind": kind, "id": id, "limit": limit}
@@ -47,7 +47,7 @@ class PeopleReading(Reading):
 
     def old_sessions(
         self, before: float, of: Sequence[str] | None, besides: Sequence[str], limit: int
-    ) -> Steps[list[tuple[str, str]]]:
+    ) -> Querying[list[tuple[str, str]]]:
         """Return id and owner of chats that have not changed since a time."""
         conditions, owners = self.owners(of, besides)
         rows = yield ("old_sessions", "old_chat", *conditions), {"before": before, "limit": limit, **owners}
@@ -57,7 +57,7 @@ class PeopleReading(Reading):
 class PeopleWriting(PeopleReading):
     """The writes of one transaction to the audit log and to all data of an owner."""
 
-    def add_audit(self, entry: AuditEntry) -> Steps[AuditEntry]:
+    def add_audit(self, entry: AuditEntry) -> Querying[AuditEntry]:
         """Add an entry to the audit log."""
         yield "lock_audit", {}
         if (known := first((yield "audit_entry", {"id": entry.id}))) is not None:
@@ -67,33 +67,33 @@ class PeopleWriting(PeopleReading):
         yield "move_audit_end", {"n": added.n, "hash": added.hash}
         return added
 
-    def delete_audit(self, through: int) -> Steps[int]:
+    def delete_audit(self, through: int) -> Querying[int]:
         """Delete the entries up to a number."""
         row = first((yield "count_audit", {"through": through}))
         yield "delete_audit", {"through": through}
         return 0 if row is None else int(row["entries"])
 
-    def delete_documents_of(self, owner: str, limit: int) -> Steps[int]:
+    def delete_documents_of(self, owner: str, limit: int) -> Querying[int]:
         """Delete documents of an owner."""
         numbers = [(row["n"],) for row in (yield "documents_to_delete", {"owner": owner, "limit": limit})]
         yield "delete_document_by_number", numbers
         return len(numbers)
 
-    def delete_usage_of(self, owner: str) -> Steps[int]:
+    def delete_usage_of(self, owner: str) -> Querying[int]:
         """Delete the usage of an owner."""
         row = first((yield "count_usage_of", {"owner": owner}))
         yield "delete_charges_of", {"owner": owner}
         yield "delete_usage_of", {"owner": owner}
         return 0 if row is None else int(row["entries"])
 
-    def forget_words(self, begin: bool) -> Steps[bool]:
+    def forget_words(self, begin: bool) -> Querying[bool]:
         """Merge a part of the search index, which drops the words of deleted sessions. False if it is merged."""
         before = first((yield "search_changes", {}))
         yield "merge_search", {"pages": -_MERGED_AT_ONCE if begin else _MERGED_AT_ONCE}
         after = first((yield "search_changes", {}))
         return before is not None and after is not None and after["changes"] - before["changes"] >= 2
 
-    def forget_keys(self, account: str) -> Steps[int]:
+    def forget_keys(self, account: str) -> Querying[int]:
         """Remove the data about a person from revoked keys."""
         yield "lock_api_keys", {}
         ids = [row["id"] for row in (yield "revoked_keys_of", {"account": account})]

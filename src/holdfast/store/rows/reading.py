@@ -22,7 +22,7 @@ from .. import (
     StoredFile,
 )
 from .. import semantics as rules
-from . import Dialect, Steps, first
+from . import Dialect, Querying, first
 from .search import looked_up
 from .structs import (
     as_document,
@@ -46,12 +46,12 @@ class Reading:
 
     # runs
 
-    def run(self, run_id: str) -> Steps[RunRecord | None]:
+    def run(self, run_id: str) -> Querying[RunRecord | None]:
         """Return a run."""
         row = first((yield "run", {"id": run_id}))
         return None if row is None else as_run(row)
 
-    def repeated(self, idempotency: Idempotency | None) -> Steps[RunRecord | None]:
+    def repeated(self, idempotency: Idempotency | None) -> Querying[RunRecord | None]:
         """Return the run that an idempotency key has started."""
         if idempotency is None:
             return None
@@ -62,7 +62,7 @@ class Reading:
             raise IdempotencyConflict
         return (yield from self._run_by_number(key["run"]))
 
-    def _run_by_number(self, n: int) -> Steps[RunRecord]:
+    def _run_by_number(self, n: int) -> Querying[RunRecord]:
         (row,) = yield "run_by_number", {"n": n}
         return as_run(row)
 
@@ -74,7 +74,7 @@ class Reading:
         prefix: str,
         before: str | None,
         limit: int,
-    ) -> Steps[list[RunRecord]]:
+    ) -> Querying[list[RunRecord]]:
         """Return runs, the newest first."""
         given = {"owner": owner, "session_id": session_id, "status": status, "prefix": prefix or None, "before": before}
         values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -84,17 +84,17 @@ class Reading:
         values |= {"limit": max(limit, 0), "page_bytes": PAGE_BYTES}
         return [as_run(row) for row in (yield ("list_runs", "any_run", *conditions), values)]
 
-    def queued(self, session_id: str) -> Steps[list[RunRecord]]:
+    def queued(self, session_id: str) -> Querying[list[RunRecord]]:
         """Return the queued runs of a session in their order."""
         return [as_run(row) for row in (yield "queued", {"session_id": session_id})]
 
-    def waiting_sessions(self) -> Steps[list[str]]:
+    def waiting_sessions(self) -> Querying[list[str]]:
         """Return the sessions in which a run is queued and none is running."""
         return [row["id"] for row in (yield "waiting_sessions", {})]
 
     # logs
 
-    def read_log(self, run_id: str, after: int, limit: int) -> Steps[list[Event]]:
+    def read_log(self, run_id: str, after: int, limit: int) -> Querying[list[Event]]:
         """Return the events after `after`. The settlement is kept with the run, so it is added here."""
         row = first((yield "log", {"id": run_id}))
         if row is None:
@@ -108,11 +108,11 @@ class Reading:
             events.append(Settled(decode_settlement(end["settlement"])))
         return events
 
-    def read_times(self, run_id: str) -> Steps[list[tuple[int, float]]]:
+    def read_times(self, run_id: str) -> Querying[list[tuple[int, float]]]:
         """Return the times of a run's events."""
         return [(row["last"], row["at"]) for row in (yield "read_times", {"id": run_id})]
 
-    def _events(self, run: int, next: int, limit: int) -> Steps[list[Event]]:
+    def _events(self, run: int, next: int, limit: int) -> Querying[list[Event]]:
         events: list[Event] = []
         size = 0
         for row in (yield "read_log", {"run": run, "next": next, "limit": max(limit, 0), "bytes": _READ_AT_ONCE}):
@@ -124,12 +124,12 @@ class Reading:
 
     # sessions
 
-    def session(self, session_id: str) -> Steps[Session | None]:
+    def session(self, session_id: str) -> Querying[Session | None]:
         """Return a session."""
         row = first((yield "session", {"id": session_id}))
         return None if row is None else as_session(row)
 
-    def open_session(self, session_id: str) -> Steps[OpenedSession | None]:
+    def open_session(self, session_id: str) -> Querying[OpenedSession | None]:
         """Return a session and everything that a view of it shows."""
         place = first((yield "session_place", {"session_id": session_id}))
         if place is None:
@@ -146,7 +146,7 @@ class Reading:
 
     def list_sessions(
         self, owner: str, query: str, prefix: str, limit: int, before: str | None
-    ) -> Steps[list[Session]]:
+    ) -> Querying[list[Session]]:
         """Return an owner's sessions: pinned ones first, then the ones changed last."""
         values: dict[str, Any] = {"owner": owner, "prefix": prefix, "limit": max(limit, 0)}
         place = {"pinned": 2, "updated_at": 0.0, "id": ""}  # before every session, since `pinned` is 0 or 1
@@ -159,7 +159,7 @@ class Reading:
         found = yield ("list_sessions", "chats_after", *["has_word"] * len(sought)), values
         return [as_session(row) for row in found]
 
-    def find_messages(self, session_ids: Sequence[str], query: str) -> Steps[dict[str, SearchHit]]:
+    def find_messages(self, session_ids: Sequence[str], query: str) -> Querying[dict[str, SearchHit]]:
         """Return the message that matches a query best, by session.
 
         The index has the first message of a session with a word. Messages are scanned only if none of these has all
@@ -178,7 +178,7 @@ class Reading:
                 hits[row["id"]] = hit
         return hits
 
-    def _first_with(self, session: int, sought: Sequence[str]) -> Steps[list[Message]]:
+    def _first_with(self, session: int, sought: Sequence[str]) -> Querying[list[Message]]:
         """Return, for each of the words, the first messages of a session with it."""
         numbers: set[int] = set()
         for word in sought:
@@ -189,7 +189,7 @@ class Reading:
         bodies = yield "messages_by_number", {"session": session, "numbers": ordered}
         return [decode_message(row["body"]) for row in bodies]
 
-    def _read_through(self, session: int, sought: Sequence[str], room: int) -> Steps[tuple[list[Message], int]]:
+    def _read_through(self, session: int, sought: Sequence[str], room: int) -> Querying[tuple[list[Message], int]]:
         """Return the messages of a session up to one that has all words, and their size in bytes."""
         read, messages = 0, []
         for row in (yield "messages_of_number", {"session": session, "bytes": room}):
@@ -201,7 +201,7 @@ class Reading:
                 break
         return messages or (yield from self._first_with(session, sought)), read
 
-    def messages(self, session_id: str) -> Steps[list[Message]]:
+    def messages(self, session_id: str) -> Querying[list[Message]]:
         """Return every message of a session in the order in which they were added."""
         return [decode_message(row["body"]) for row in (yield "messages", {"session_id": session_id})]
 
@@ -211,24 +211,24 @@ class Reading:
         values = {"of": self._dialect.many(of or ()), "besides": self._dialect.many(besides)}
         return conditions, {name: values[name] for name in values if f"owners_{name}" in conditions}
 
-    def read_files(self, session_id: str, hashes: Sequence[str]) -> Steps[dict[str, StoredFile]]:
+    def read_files(self, session_id: str, hashes: Sequence[str]) -> Querying[dict[str, StoredFile]]:
         """Return pictures of a session by their hashes."""
         rows = yield "read_files", {"session_id": session_id, "hashes": self._dialect.many(hashes)}
         return {row["sha256"]: StoredFile(type=row["type"], data=row["data"]) for row in rows}
 
-    def read_feed(self, session_id: str, after: int, limit: int) -> Steps[list[FeedEntry]]:
+    def read_feed(self, session_id: str, after: int, limit: int) -> Querying[list[FeedEntry]]:
         """Return feed entries of a session."""
         rows = yield "read_feed", {"session_id": session_id, "after": after, "limit": max(limit, 0)}
         return [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows]
 
     # documents
 
-    def document(self, kind: str, id: str) -> Steps[Document | None]:
+    def document(self, kind: str, id: str) -> Querying[Document | None]:
         """Return a document."""
         row = first((yield "document", {"kind": kind, "id": id}))
         return None if row is None else as_document(row)
 
-    def list_documents(self, kind: str, owner: str | None, before: str | None, limit: int) -> Steps[list[Document]]:
+    def list_documents(self, kind: str, owner: str | None, before: str | None, limit: int) -> Querying[list[Document]]:
         """Return documents of a kind, the last added first."""
         given = {"kind": kind, "owner": owner, "before": before}
         values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -238,7 +238,7 @@ class Reading:
 
     # API keys
 
-    def api_keys(self, *, after: int = 0, account: str | None = None) -> Steps[list[KeyRecord]]:
+    def api_keys(self, *, after: int = 0, account: str | None = None) -> Querying[list[KeyRecord]]:
         """Return API keys in the order in which they were added."""
         if not after and account is None:
             return [as_key(row) for row in (yield "every_api_key", {})]
@@ -246,7 +246,7 @@ class Reading:
         rows = yield ("api_keys", *conditions), {"after": after} | ({} if account is None else {"account": account})
         return [as_key(row) for row in rows]
 
-    def key_changes(self) -> Steps[int]:
+    def key_changes(self) -> Querying[int]:
         """Return a number that grows whenever a key is added, changed or revoked."""
         (row,) = yield "api_key_changes", {}
         changes: int = row["changes"]

@@ -11,7 +11,7 @@ from ...errors import MessageNotFound, SessionNotFound
 from ...history import Message, Session, text_of
 from .. import semantics as rules
 from ..files import Parted, referred_to, refuse_unknown
-from . import Row, Steps, first
+from . import Querying, Row, first
 from .reading import Reading
 from .search import MOST_INDEXED, indexed, words_in
 from .structs import (
@@ -78,7 +78,7 @@ class SessionWriting(Reading):
 
     # sessions
 
-    def add_session(self, session: Session, parted: Parted) -> Steps[Session]:
+    def add_session(self, session: Session, parted: Parted) -> Querying[Session]:
         """Add a session with messages, unless it exists."""
         messages = parted.messages
         known = yield from self.session(session.id)
@@ -100,7 +100,7 @@ class SessionWriting(Reading):
         yield "save_session", it.values()
         return session
 
-    def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Steps[Session | None]:
+    def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Querying[Session | None]:
         """Change some fields of a session."""
         it = yield from self._open(session_id)
         if it is None:
@@ -115,7 +115,7 @@ class SessionWriting(Reading):
             yield "save_session", it.values()
         return it.session
 
-    def delete_session(self, session_id: str) -> Steps[bool]:
+    def delete_session(self, session_id: str) -> Querying[bool]:
         """Delete a session and all rows that refer to it."""
         it = yield from self._open(session_id)
         if it is None:
@@ -125,18 +125,18 @@ class SessionWriting(Reading):
         yield "delete_session", {"n": it.n}
         return True
 
-    def _open(self, session_id: str) -> Steps[OpenSession | None]:
+    def _open(self, session_id: str) -> Querying[OpenSession | None]:
         """Return a session, locked: no other transaction can change it until this one ends."""
         row = first((yield "session_to_change", {"id": session_id}))
         return None if row is None else OpenSession(row)
 
-    def _require_session(self, session_id: str) -> Steps[OpenSession]:
+    def _require_session(self, session_id: str) -> Querying[OpenSession]:
         it = yield from self._open(session_id)
         if it is None:
             raise SessionNotFound(session_id)
         return it
 
-    def _set_title(self, it: OpenSession, title: str) -> Steps[None]:
+    def _set_title(self, it: OpenSession, title: str) -> Querying[None]:
         if title != it.session.title:
             if it.session.title:
                 yield "unindex_title", {"session": it.n}
@@ -146,32 +146,32 @@ class SessionWriting(Reading):
 
     # pictures
 
-    def _refuse_unknown_files(self, it: OpenSession, parted: Parted) -> Steps[None]:
+    def _refuse_unknown_files(self, it: OpenSession, parted: Parted) -> Querying[None]:
         named = [sha256 for sha256 in referred_to(parted.messages) if sha256 not in parted.files]
         if named:
             rows = yield "files_known", {"session": it.n, "hashes": self._dialect.many(named)}
             refuse_unknown(parted.messages, {row["sha256"] for row in rows} | parted.files.keys())
 
-    def _keep_files(self, it: OpenSession, parted: Parted) -> Steps[None]:
+    def _keep_files(self, it: OpenSession, parted: Parted) -> Querying[None]:
         for sha256, file in parted.files.items():
             yield "insert_file", {"sha256": sha256, "type": file.type, "data": file.data}
             yield "use_file", {"session": it.n, "sha256": sha256}
 
     # messages, the feed and the index
 
-    def _has_message(self, it: OpenSession, message_id: str) -> Steps[bool]:
+    def _has_message(self, it: OpenSession, message_id: str) -> Querying[bool]:
         return first((yield "has_message", {"session": it.n, "id": message_id})) is not None
 
-    def _require_message(self, it: OpenSession, message_id: str | None) -> Steps[None]:
+    def _require_message(self, it: OpenSession, message_id: str | None) -> Querying[None]:
         if message_id is not None and not (yield from self._has_message(it, message_id)):
             raise MessageNotFound(message_id)
 
-    def _add(self, it: OpenSession, *messages: Message) -> Steps[None]:
+    def _add(self, it: OpenSession, *messages: Message) -> Querying[None]:
         before = it.message_n
         yield from self._insert_messages(it, messages)
         yield from _each("tell", [it.entry("message.added", None, n) for n in range(before + 1, it.message_n + 1)])
 
-    def _insert_messages(self, it: OpenSession, messages: Sequence[Message]) -> Steps[None]:
+    def _insert_messages(self, it: OpenSession, messages: Sequence[Message]) -> Querying[None]:
         if it.lacks_words:
             yield from self._read_words(it)
         rows: list[dict[str, Any]] = []
@@ -184,7 +184,7 @@ class SessionWriting(Reading):
         yield from _each("insert_message", rows)
         yield from _each("index", entries)
 
-    def _change(self, it: OpenSession, message: Message) -> Steps[None]:
+    def _change(self, it: OpenSession, message: Message) -> Querying[None]:
         yield from self._read_words(it)
         (row,) = yield "message", {"session": it.n, "id": message.id}
         number, message = row["n"], rules.continued(decode_message(row["body"]), message)
@@ -195,7 +195,7 @@ class SessionWriting(Reading):
             yield "index", entry
         yield "tell", it.entry("message.changed", None, number)
 
-    def _read_words(self, it: OpenSession) -> Steps[None]:
+    def _read_words(self, it: OpenSession) -> Querying[None]:
         """Read the words of a session: before the first write, since a read after a write costs more."""
         if it.lacks_words:
             it.words = set(words_in((yield "words", {"session": it.n})))
@@ -207,7 +207,7 @@ class SessionWriting(Reading):
         return {"session": it.n, "n": number, "words": self._dialect.entry(words)}
 
 
-def _each(query: str, rows: list[dict[str, Any]]) -> Steps[None]:
+def _each(query: str, rows: list[dict[str, Any]]) -> Querying[None]:
     """Run a query for each of several rows. Few rows are sent with other writes, many in a separate statement.
 
     A statement that joined thousands of writes would take seconds to plan.

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from .. import Charge, Draw, DrawResult, Spent, UsageRow
 from .. import semantics as rules
-from . import Row, Steps, first
+from . import Querying, Row, first
 from .reading import Reading
 
 _SPENT_BY = {"owner": "spent_by_owner", "key": "spent_by_key", "group": "spent_by_group"}
@@ -20,13 +20,13 @@ _RECENT = 60.0  # seconds: requests are limited by the minute
 class SpendingReading(Reading):
     """The reads of usage."""
 
-    def usage(self, since: int, until: int, owner: str | None, limit: int) -> Steps[list[UsageRow]]:
+    def usage(self, since: int, until: int, owner: str | None, limit: int) -> Querying[list[UsageRow]]:
         """Return the usage of some days by owner, key and model."""
         days = {"since": since, "until": until, "limit": limit}
         rows = yield ("usage_of_all", days) if owner is None else ("usage_of_owner", {**days, "owner": owner})
         return [_as_usage(row) for row in rows]
 
-    def stored_bytes(self, owner: str) -> Steps[int]:
+    def stored_bytes(self, owner: str) -> Querying[int]:
         """Return the size of an owner's messages and pictures."""
         row = first((yield "stored_bytes", {"owner": owner}))
         return 0 if row is None else int(row["bytes"])
@@ -35,7 +35,7 @@ class SpendingReading(Reading):
 class SpendingWriting(SpendingReading):
     """The writes of usage."""
 
-    def draw(self, draws: Sequence[Draw], now: float) -> Steps[list[DrawResult]]:
+    def draw(self, draws: Sequence[Draw], now: float) -> Querying[list[DrawResult]]:
         """Share out budgets."""
         yield "lock_spending", {}
         results = []
@@ -43,7 +43,7 @@ class SpendingWriting(SpendingReading):
             results.append((yield from self._draw(draw, now)))
         return results
 
-    def _draw(self, draw: Draw, now: float) -> Steps[DrawResult]:
+    def _draw(self, draw: Draw, now: float) -> Querying[DrawResult]:
         spent: list[Spent] = []
         for cap in draw.caps:
             values = {"id": cap.id, "since": cap.since, "besides": draw.charge.id, "recent": now - _RECENT}
@@ -55,17 +55,17 @@ class SpendingWriting(SpendingReading):
             yield "put_charge", _values(draw.charge) | held
         return result
 
-    def charge(self, charges: Sequence[Charge], now: float) -> Steps[None]:
+    def charge(self, charges: Sequence[Charge], now: float) -> Querying[None]:
         """Record the total usage of ended runs."""
         once = {charge.id: charge for charge in charges}
         for _, charge in sorted(once.items()):
             yield "end_charge", _values(charge) | {"settled_at": now}
 
-    def drop_charge(self, id: str) -> Steps[None]:
+    def drop_charge(self, id: str) -> Querying[None]:
         """Delete the charge of a run that has not started."""
         yield "drop_charge", {"id": id}
 
-    def fold_charges(self, before: float, now: float, limit: int) -> Steps[int]:
+    def fold_charges(self, before: float, now: float, limit: int) -> Querying[int]:
         """Add the charges of runs that ended before a time to the sums of their days."""
         yield "lock_spending", {}
         yield "end_left_charges", {"now": now}

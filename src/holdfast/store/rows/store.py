@@ -32,7 +32,7 @@ from ..files import parted, take_out
 from ..nodes import RunsElsewhere
 from ..people.audit import AuditEntry, AuditFilter
 from ..records import Intent, NodeDetails, NodeRecord
-from . import Steps
+from . import Querying
 from .nodes import NodesReading
 from .transactions import Writing
 
@@ -46,15 +46,15 @@ class RowStore(ABC):
     """Implements `Store` for a database that can run the steps of a transaction."""
 
     @abstractmethod
-    async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
+    async def _write(self, work: Callable[[Writing], Querying[T]], *, durable: bool = True) -> T:
         """Run one transaction. If it is not `durable`, it survives `kill -9`, but perhaps not a power cut."""
 
     @abstractmethod
-    async def _read(self, work: Callable[[NodesReading], Steps[T]], *, snapshot: bool = False) -> T:
+    async def _read(self, work: Callable[[NodesReading], Querying[T]], *, snapshot: bool = False) -> T:
         """Run a transaction that only reads. With `snapshot`, all of its reads see one snapshot."""
 
     @abstractmethod
-    async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
+    async def _read_keys(self, work: Callable[[NodesReading], Querying[T]]) -> T:
         """Read API keys. Long reads must not delay it: a key may have been revoked."""
 
     @abstractmethod
@@ -145,7 +145,7 @@ class RowStore(ABC):
         """Delete the idempotency keys of runs that settled before a time, some of them in each transaction."""
         return await self._in_parts(lambda rows: rows.forget_idempotency(settled_before, _TRIMMED_AT_ONCE))
 
-    async def _in_parts(self, change: Callable[[Writing], Steps[int]]) -> int:
+    async def _in_parts(self, change: Callable[[Writing], Querying[int]]) -> int:
         """Repeat a change of at most `_TRIMMED_AT_ONCE` runs until none is left, and return how many were changed."""
         changed = latest = await self._write(change)
         while latest == _TRIMMED_AT_ONCE:

@@ -12,7 +12,7 @@ TableRow = tuple[Any, ...]
 """The values of a row in the order of its columns: texts, bytes, numbers or None, the same in every database."""
 
 
-class Table(NamedTuple):
+class StoreTable(NamedTuple):
     """A table: its columns, and how many of them, from the first, are its key."""
 
     name: str
@@ -22,8 +22,8 @@ class Table(NamedTuple):
     """Number of rows in one read."""
 
 
-def _table(name: str, columns: str, keys: int = 1, page: int = 500) -> Table:
-    return Table(name, tuple(columns.split()), keys, page)
+def _table(name: str, columns: str, keys: int = 1, page: int = 500) -> StoreTable:
+    return StoreTable(name, tuple(columns.split()), keys, page)
 
 
 TABLES = (
@@ -77,19 +77,19 @@ class Tables(Protocol):
         """Remove the mark, and let the sequences continue after the copied numbers."""
         ...
 
-    async def count(self, table: Table) -> int:
+    async def count(self, table: StoreTable) -> int:
         """Return how many rows a table has."""
         ...
 
-    async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
+    async def read(self, table: StoreTable, after: TableRow | None) -> list[TableRow]:
         """Return the next rows of a table in the order of its key; `after` is the key to continue after."""
         ...
 
-    async def last_key(self, table: Table) -> TableRow | None:
+    async def last_key(self, table: StoreTable) -> TableRow | None:
         """Return the greatest key of a table; None if it is empty."""
         ...
 
-    async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
+    async def add(self, table: StoreTable, rows: Sequence[TableRow]) -> None:
         """Add rows, in one transaction. Existing rows are not changed."""
         ...
 

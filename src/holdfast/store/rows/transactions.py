@@ -17,7 +17,7 @@ from ...history import Message
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
-from . import Row, Steps, first
+from . import Querying, Row, first
 from .nodes import NodesWriting
 from .people import PeopleWriting
 from .session_writing import OpenSession, SessionWriting
@@ -44,7 +44,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         expect_head: str | None,
         if_busy: IfBusy,
         idempotency: Idempotency | None,
-    ) -> Steps[RunRecord]:
+    ) -> Querying[RunRecord]:
         """Accept a run, with the messages that it answers."""
         input = parted.messages
         known = (yield from self.repeated(idempotency)) or (yield from self.run(run.id))
@@ -82,7 +82,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         expect_head: str | None,
         *,
         has_queue: bool,
-    ) -> Steps[None]:
+    ) -> Querying[None]:
         if expect_head not in (HEAD, it.session.head_id):
             raise StaleView
         if parent != HEAD:
@@ -91,7 +91,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
 
     def _refuse_known(
         self, it: OpenSession, run: RunRecord, input: Sequence[Message], *, has_queue: bool
-    ) -> Steps[None]:
+    ) -> Querying[None]:
         taken: set[str] = set()
         if input:
             values = {"session": it.n, "ids": self._dialect.many([message.id for message in input])}
@@ -100,13 +100,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         waiting = (message.id for other in queued if other.id != run.id for message in other.input)
         rules.refuse_known(input, taken.union(waiting))
 
-    def _in_progress(self, it: OpenSession) -> Steps[list[Row]]:
+    def _in_progress(self, it: OpenSession) -> Querying[list[Row]]:
         """Return id, status and `ahead` of each unsettled run: the running one, then the queued ones in order."""
         return list((yield "unsettled", {"session": it.n}))
 
     def _insert_run(
         self, run: RunRecord, it: OpenSession | None, follows: str | None, idempotency: Idempotency | None
-    ) -> Steps[RunRecord]:
+    ) -> Querying[RunRecord]:
         values = asdict(run) | {
             "session": None if it is None else it.n,
             "request": encode(run.request),
@@ -127,7 +127,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         input: Sequence[Message],
         parent: str | None,
         idempotency: Idempotency | None,
-    ) -> Steps[RunRecord]:
+    ) -> Querying[RunRecord]:
         it.queue_n += 1
         run = replace(run, queue_number=it.queue_n, input=tuple(input))
         yield from self._insert_run(run, it, parent, idempotency)
@@ -135,7 +135,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "save_session", it.values()
         return run
 
-    def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Steps[None]:
+    def _begin(self, it: OpenSession, run: RunRecord, messages: Sequence[Message]) -> Querying[None]:
         """Add the input of a run to the session, and move the head there."""
         yield from self._add(it, *messages)
         yield from self._set_title(it, rules.title_for(it.session.title, messages))
@@ -143,7 +143,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "tell", it.entry(*rules.started(run))
         yield "save_session", it.values()
 
-    def start_queued(self, session_id: str, keeper: str, now: float) -> Steps[RunRecord | None]:
+    def start_queued(self, session_id: str, keeper: str, now: float) -> Querying[RunRecord | None]:
         """Make the first queued run of a session the running one."""
         it = yield from self._open(session_id)
         if it is None or any(each["status"] == "running" for each in (yield from self._in_progress(it))):
@@ -164,7 +164,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
 
     def settle(
         self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, message: Message | None, now: float
-    ) -> Steps[AnySettlement | None]:
+    ) -> Querying[AnySettlement | None]:
         """Record how a run ended: compare-and-set."""
         run = yield from self._run_to_change(run_id)
         if run is None or run.epoch != epoch or run.status == "queued":
@@ -184,11 +184,11 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "save_session", it.values()
         return settlement
 
-    def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Steps[None]:
+    def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Querying[None]:
         """Record whether a running run waits for a person."""
         yield "note_waiting", {"id": run_id, "epoch": epoch, "waits": int(waits)}
 
-    def _run_to_change(self, run_id: str) -> Steps[RunRecord | None]:
+    def _run_to_change(self, run_id: str) -> Querying[RunRecord | None]:
         """Return a run, locked with its session: no other transaction can change them until this one ends.
 
         The session is locked first, as everywhere: transactions that lock in the same order cannot deadlock.
@@ -197,7 +197,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         row = first((yield "run_to_change", {"id": run_id}))
         return None if row is None else as_run(row)
 
-    def _leave(self, it: OpenSession, run: RunRecord, message: Message | None) -> Steps[None]:
+    def _leave(self, it: OpenSession, run: RunRecord, message: Message | None) -> Querying[None]:
         """Add the answer to the session; if the run continued an older answer, change that one."""
         if message is not None and message.id == run.parent_id:
             yield from self._change(it, message)
@@ -208,7 +208,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         if it.session.head_id == run.parent_id:
             it.change(head_id=message.id)
 
-    def change_queued(self, run_id: str, parted: Parted) -> Steps[RunRecord | None]:
+    def change_queued(self, run_id: str, parted: Parted) -> Querying[RunRecord | None]:
         """Change the input of a queued run."""
         run = yield from self._run_to_change(run_id)
         if run is None or run.status != "queued":
@@ -224,7 +224,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             yield "save_session", it.values()
         return run
 
-    def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> Steps[RunRecord | None]:
+    def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> Querying[RunRecord | None]:
         """Settle a queued run that has not started."""
         run = yield from self._run_to_change(run_id)
         if run is None or run.status != "queued":
@@ -236,33 +236,33 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "save_session", it.values()
         return replace(run, status="settled", seq=1, settlement=settlement, settled_at=now)
 
-    def delete_run(self, run_id: str) -> Steps[bool]:
+    def delete_run(self, run_id: str) -> Querying[bool]:
         """Delete a settled run that belongs to no session, and all rows that refer to it."""
         return (yield from self._delete_all((yield "deletable_run", {"id": run_id}))) > 0
 
     def delete_runs(
         self, settled_before: float, of: Sequence[str] | None, besides: Sequence[str], limit: int
-    ) -> Steps[int]:
+    ) -> Querying[int]:
         """Delete at most `limit` runs outside of sessions that settled before a time."""
         conditions, owners = self.owners(of, besides)
         values = {"before": settled_before, "limit": limit, **owners}
         return (yield from self._delete_all((yield ("deletable_runs", "deletable", *conditions), values)))
 
-    def forget_idempotency(self, settled_before: float, limit: int) -> Steps[int]:
+    def forget_idempotency(self, settled_before: float, limit: int) -> Querying[int]:
         """Delete at most `limit` idempotency keys of runs that settled before a time."""
         rows = yield "old_idempotency", {"before": settled_before, "limit": limit}
         due = [(row["owner"], row["key"]) for row in rows]
         yield "forget_idempotency", due
         return len(due)
 
-    def _delete_all(self, rows: Any) -> Steps[int]:
+    def _delete_all(self, rows: Any) -> Querying[int]:
         numbers = [(row["n"],) for row in rows]
         yield "delete_run", numbers
         return len(numbers)
 
     # logs
 
-    def append(self, keeper: str, entries: Sequence[Append]) -> Steps[list[LogEnd]]:
+    def append(self, keeper: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
         """Add events to logs."""
         if not (yield from self.is_standing(keeper)):
             return ["fenced" for _ in entries]
@@ -279,12 +279,12 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "append", rows
         return answers
 
-    def _ends_of_logs(self, entries: Sequence[Append]) -> Steps[dict[tuple[str, int], tuple[int, int]]]:
+    def _ends_of_logs(self, entries: Sequence[Append]) -> Querying[dict[tuple[str, int], tuple[int, int]]]:
         """Return row number and last seq of each writable run, by its id and epoch, in one query."""
         rows = yield "ends_of_logs", {"ids": self._dialect.many([entry.run_id for entry in entries])}
         return {(run_id, epoch): (n, end or 0) for run_id, epoch, n, end in rows}
 
-    def trim_logs(self, settled_before: float, limit: int) -> Steps[int]:
+    def trim_logs(self, settled_before: float, limit: int) -> Querying[int]:
         """Delete the events of at most `limit` runs that settled before a time."""
         rows = yield "due_for_trim", {"before": settled_before, "limit": limit}
         due = [(row["n"],) for row in rows]
@@ -294,7 +294,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
 
     # documents
 
-    def put_document(self, document: Document, expected_version: int | None) -> Steps[Document]:
+    def put_document(self, document: Document, expected_version: int | None) -> Querying[Document]:
         """Store a document: compare-and-set."""
         row = first((yield "document_to_change", {"kind": document.kind, "id": document.id}))
         known = None if row is None else as_document(row)
@@ -306,14 +306,14 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             yield "change_document", values
         return after
 
-    def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Steps[list[Document]]:
+    def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Querying[list[Document]]:
         """Store documents, all or none. They are locked in one order, so that two calls cannot deadlock."""
         kept: dict[int, Document] = {}
         for n, (document, expected) in sorted(enumerate(puts), key=lambda put: (put[1][0].kind, put[1][0].id)):
             kept[n] = yield from self.put_document(document, expected)
         return [kept[n] for n in range(len(puts))]
 
-    def delete_document(self, kind: str, id: str) -> Steps[bool]:
+    def delete_document(self, kind: str, id: str) -> Querying[bool]:
         """Delete a document."""
         row = first((yield "document_to_change", {"kind": kind, "id": id}))
         if row is not None:
@@ -322,7 +322,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
 
     # API keys
 
-    def add_key(self, key: KeyRecord) -> Steps[KeyRecord]:
+    def add_key(self, key: KeyRecord) -> Querying[KeyRecord]:
         """Add an API key."""
         yield "lock_api_keys", {}
         if (known := first((yield "api_key", {"id": key.id}))) is not None:
@@ -332,20 +332,20 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "insert_api_key", asdict(key) | {"details": encode(key.details)}
         return key
 
-    def add_keys(self, keys: Sequence[KeyRecord]) -> Steps[None]:
+    def add_keys(self, keys: Sequence[KeyRecord]) -> Querying[None]:
         """Add API keys, all or none."""
         for key in keys:
             yield from self.add_key(key)
 
-    def revoke_key(self, id: str, now: float) -> Steps[KeyRecord | None]:
+    def revoke_key(self, id: str, now: float) -> Querying[KeyRecord | None]:
         """Revoke a key."""
         return (yield from self._change_key(id, lambda key: replace(key, revoked_at=now)))
 
-    def change_key(self, id: str, details: KeyDetails) -> Steps[KeyRecord | None]:
+    def change_key(self, id: str, details: KeyDetails) -> Querying[KeyRecord | None]:
         """Change the limits of a key."""
         return (yield from self._change_key(id, lambda key: replace(key, details=details)))
 
-    def _change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> Steps[KeyRecord | None]:
+    def _change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> Querying[KeyRecord | None]:
         yield "lock_api_keys", {}
         row = first((yield "api_key", {"id": id}))
         if row is None or row["revoked_at"] is not None:
@@ -354,7 +354,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "change_api_key", {"id": id, "revoked_at": key.revoked_at, "details": encode(key.details)}
         return key
 
-    def keys_used(self, ids: Sequence[str], now: float) -> Steps[None]:
+    def keys_used(self, ids: Sequence[str], now: float) -> Querying[None]:
         """Record the time of the last use of keys."""
         for id in sorted(ids):
             yield "api_key_used", {"id": id, "now": now}

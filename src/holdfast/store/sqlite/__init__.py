@@ -10,7 +10,7 @@ from typing import TypeVar
 from ...errors import StoreUnavailable
 from ..hints import Hints
 from ..nodes import OnHint
-from ..rows import Steps
+from ..rows import Querying
 from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
 from ..rows.store import RowStore
@@ -56,18 +56,18 @@ class SqliteStore(RowStore):
         wal = self.path.with_name(self.path.name + "-wal")
         return wal.stat().st_size if wal.exists() else 0
 
-    async def _write(self, work: Callable[[Writing], Steps[T]], *, durable: bool = True) -> T:
+    async def _write(self, work: Callable[[Writing], Querying[T]], *, durable: bool = True) -> T:
         self._refuse_if_closed()
         result: T = await self._writer.ask(Job(lambda db: drive(db, work(WRITING)), durable=durable))
         return result
 
-    async def _read(self, work: Callable[[NodesReading], Steps[T]], *, snapshot: bool = False) -> T:
+    async def _read(self, work: Callable[[NodesReading], Querying[T]], *, snapshot: bool = False) -> T:
         """Read in one transaction, which is always one snapshot."""
         self._refuse_if_closed()
         result: T = await self._readers.ask(Job(lambda db: drive(db, work(READING))))
         return result
 
-    async def _read_keys(self, work: Callable[[NodesReading], Steps[T]]) -> T:
+    async def _read_keys(self, work: Callable[[NodesReading], Querying[T]]) -> T:
         """Read in a separate thread, so that no long read delays a revocation. Raises if the file was replaced."""
         self._refuse_if_closed()
 

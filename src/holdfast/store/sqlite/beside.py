@@ -16,7 +16,7 @@ from ..files import parted
 from ..folder import check_folder
 from ..people.audit import AuditEntry, AuditFilter
 from ..records import UsageRow
-from ..rows import Steps
+from ..rows import Querying
 from ..rows.migrations import StoreInUse
 from .driver import READING, WRITING, drive
 from .file import connect_beside, connect_reader, explained, is_current, locate, prepare, roll_back
@@ -158,14 +158,14 @@ class SqliteBeside:
         """Return number and digest of the newest entry."""
         return await asyncio.to_thread(self._read, "audit_end", READING.audit_end(), (0, ""))
 
-    def _read(self, table: str, steps: Steps[T], nothing: T) -> T:
+    def _read(self, table: str, steps: Querying[T], nothing: T) -> T:
         if not self.path.exists():
             return nothing
         with explained(self.path), closing(connect_reader(self.path)) as db:
             has_it = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone()
             return drive(db, steps) if has_it else nothing
 
-    def _write(self, steps: Steps[T]) -> T:
+    def _write(self, steps: Querying[T]) -> T:
         self._bring_up_to_date()
         with explained(self.path), closing(connect_beside(self.path)) as db, _transaction(db):
             return drive(db, steps)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ..rows import Dialect, Row, Steps
+from ..rows import Dialect, Querying, Row
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries
 from ..rows.transactions import Writing
@@ -27,7 +27,7 @@ READING = NodesReading(DIALECT)
 WRITING = Writing(DIALECT)
 
 
-def drive(db: sqlite3.Connection, steps: Steps[T]) -> T:
+def drive(db: sqlite3.Connection, steps: Querying[T]) -> T:
     """Run the steps of a transaction that has begun, and return its result. Rows are read as the steps need them."""
     sql, execute, send = queries("sqlite"), db.execute, steps.send
     rows: Iterable[Row] = ()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..rows.migrations import COPYING
-from ..rows.tables import Table, TableRow
+from ..rows.tables import StoreTable, TableRow
 from .file import locate, prepare
 
 _SEARCH = "SELECT rowid >> 20, rowid & ((1 << 20) - 1), words FROM search"
@@ -39,12 +39,12 @@ class SqliteTables:
         """Remove the mark."""
         self._db.execute(f"DROP TABLE {COPYING}")
 
-    async def count(self, table: Table) -> int:
+    async def count(self, table: StoreTable) -> int:
         """Return how many rows a table has."""
         (count,) = self._db.execute(f"SELECT count(*) FROM {table.name}").fetchone()
         return int(count)
 
-    async def read(self, table: Table, after: TableRow | None) -> list[TableRow]:
+    async def read(self, table: StoreTable, after: TableRow | None) -> list[TableRow]:
         """Return the next rows of a table."""
         if table.name == "search":
             return self._read_search(table, after)
@@ -54,12 +54,12 @@ class SqliteTables:
         query = f"SELECT {columns} FROM {table.name} {place} ORDER BY {keys} LIMIT {table.page}"
         return [tuple(row) for row in self._db.execute(query, after or ())]
 
-    def _read_search(self, table: Table, after: TableRow | None) -> list[TableRow]:
+    def _read_search(self, table: StoreTable, after: TableRow | None) -> list[TableRow]:
         place = -1 if after is None else (after[0] << 20) + after[1]
         rows = self._db.execute(f"{_SEARCH} WHERE rowid > ? ORDER BY rowid LIMIT {table.page}", (place,))
         return [(session, n, " ".join(sorted(set(words.split(" "))))) for session, n, words in rows]
 
-    async def last_key(self, table: Table) -> TableRow | None:
+    async def last_key(self, table: StoreTable) -> TableRow | None:
         """Return the greatest key of a table."""
         if table.name == "search":
             row = self._db.execute(f"{_SEARCH} ORDER BY rowid DESC LIMIT 1").fetchone()
@@ -69,7 +69,7 @@ class SqliteTables:
         row = self._db.execute(f"SELECT {', '.join(keys)} FROM {table.name} ORDER BY {order} LIMIT 1").fetchone()
         return None if row is None else tuple(row)
 
-    async def add(self, table: Table, rows: Sequence[TableRow]) -> None:
+    async def add(self, table: StoreTable, rows: Sequence[TableRow]) -> None:
         """Add rows in one transaction."""
         if table.name == "search":
             text = "INSERT INTO search (rowid, words) VALUES ((? << 20) + ?, ?)"

@@ -26,7 +26,7 @@ from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 _EFFORTS = {"minimal": "low"}
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
@@ -86,7 +86,7 @@ def betas_of(params: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _without_thinking(body: Mapping[str, Any]) -> Block:
+def _without_thinking(body: Mapping[str, Any]) -> _Block:
     """Remove thinking from a request, and edits that clear it: Anthropic refuses those edits without thinking."""
     rest = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
     match body.get("context_management"):
@@ -181,13 +181,13 @@ def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
 # messages
 
 
-def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[Block], list[Block]]:
+def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[_Block], list[_Block]]:
     """Return the system prompt, and the turns of user and assistant.
 
     A system message with `placed` keeps its place: its client speaks this dialect, and sent it there.
     """
-    system: list[Block] = []
-    turns: list[Block] = []
+    system: list[_Block] = []
+    turns: list[_Block] = []
     for message in messages:
         role, blocks = _role_and_blocks(message)
         if role == "system" and not (turns and message.get("placed")):
@@ -202,12 +202,12 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[Blo
     return _plain(system), turns
 
 
-def _comes_later(block: Block) -> bool:
+def _comes_later(block: _Block) -> bool:
     """Return the sort key of a block: Anthropic requires tool results first, right after their calls."""
     return bool(block["type"] != "tool_result")
 
 
-def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
+def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[_Block]]:
     """Return the role and the blocks of a message."""
     content = message.get("content")
     match message.get("role"):
@@ -225,25 +225,25 @@ def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[Block]]:
             return "user", [*speaker, *_blocks(content)]
 
 
-def _thoughts_are_gone(turns: Sequence[Block]) -> bool:
+def _thoughts_are_gone(turns: Sequence[_Block]) -> bool:
     """Return whether the last turn has results of calls without a thought before them."""
     if len(turns) < 2 or _first_kind(turns[-1]) != "tool_result":
         return False
     return _first_kind(turns[-2]) not in _THOUGHTS
 
 
-def _first_kind(turn: Block) -> Any:
+def _first_kind(turn: _Block) -> Any:
     content = turn.get("content")
     return content[0].get("type") if isinstance(content, list) and content and isinstance(content[0], dict) else None
 
 
-def _plain(system: list[Block]) -> str | list[Block]:
+def _plain(system: list[_Block]) -> str | list[_Block]:
     """Return the system prompt as a string, unless a block has more than text."""
     is_plain = all(block.keys() == {"type", "text"} for block in system)
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
-def _end_well(turns: list[Block], messages: Sequence[Mapping[str, Any]]) -> None:
+def _end_well(turns: list[_Block], messages: Sequence[Mapping[str, Any]]) -> None:
     """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
@@ -266,7 +266,7 @@ def end_of_prefill(messages: Sequence[Mapping[str, Any]]) -> str:
 # blocks
 
 
-def _blocks(content: Any) -> list[Block]:
+def _blocks(content: Any) -> list[_Block]:
     """Return a message's content as blocks, without the blank ones."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -275,11 +275,11 @@ def _blocks(content: Any) -> list[Block]:
     return [block for part in content or () if not _is_blank(block := _block(part))]
 
 
-def _is_blank(block: Block) -> bool:
+def _is_blank(block: _Block) -> bool:
     return block["type"] == "text" and not block["text"].strip()
 
 
-def _block(part: Any) -> Block:
+def _block(part: Any) -> _Block:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("text", "refusal"):
         return {"type": "text", "text": str(part.get(kind) or ""), **_cache_mark(part)}
@@ -292,11 +292,11 @@ def _block(part: Any) -> Block:
     raise Unsupported(f"Anthropic's models take no part of the type {kind!r}.", "messages")
 
 
-def _cache_mark(part: Mapping[str, Any]) -> Block:
+def _cache_mark(part: Mapping[str, Any]) -> _Block:
     return {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
 
 
-def _image_source(part: Mapping[str, Any]) -> Block:
+def _image_source(part: Mapping[str, Any]) -> _Block:
     url = picture_url(part)
     if image := inline_data(url):
         return {"type": "base64", "media_type": image.media_type, "data": image.data}
@@ -305,7 +305,7 @@ def _image_source(part: Mapping[str, Any]) -> Block:
     raise Unsupported("An image's URL must be http(s), or data: in base64.", "messages")
 
 
-def _document(file: Any) -> Block:
+def _document(file: Any) -> _Block:
     """Return a PDF file as a document."""
     data, name = (file.get("file_data"), file.get("filename")) if isinstance(file, dict) else (None, None)
     pdf = inline_data(data) if isinstance(data, str) else None
@@ -315,7 +315,7 @@ def _document(file: Any) -> Block:
     return {"type": "document", "source": source, **({"title": name} if isinstance(name, str) else {})}
 
 
-def _tool_use(call: Any) -> Block:
+def _tool_use(call: Any) -> _Block:
     function = function_of(call)
     return {
         "type": "tool_use",
@@ -326,13 +326,13 @@ def _tool_use(call: Any) -> Block:
     }
 
 
-def _tool_result(message: Mapping[str, Any]) -> Block:
+def _tool_result(message: Mapping[str, Any]) -> _Block:
     content = _blocks(message.get("content"))
     result = {"type": "tool_result", "tool_use_id": _id(message.get("tool_call_id")), **_cache_mark(message)}
     return result | ({"content": _result_content(content)} if content else {})
 
 
-def _result_content(blocks: Iterable[Block]) -> str | list[Block]:
+def _result_content(blocks: Iterable[_Block]) -> str | list[_Block]:
     blocks = list(blocks)
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks
 

@@ -26,7 +26,7 @@ from ..parts import (
 
 __all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN", "body_with"]
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 _WHO = "Bedrock"
 _NO_LOGPROBS = refused("Bedrock has no log probabilities.", 0)
@@ -100,7 +100,7 @@ def _listed(name: str, value: Any) -> Any:
     return [value] if name == "stopSequences" and isinstance(value, str) else value
 
 
-def _tools(params: Mapping[str, Any]) -> Block:
+def _tools(params: Mapping[str, Any]) -> _Block:
     """Return the tools. Bedrock has no tool choice `none`, so with it no tools are sent."""
     choice, tools = params.get("tool_choice"), params.get("tools") or []
     if not tools or choice == "none":
@@ -108,14 +108,14 @@ def _tools(params: Mapping[str, Any]) -> Block:
     return {"toolConfig": {"tools": [_tool(tool) for tool in tools]} | _choice(choice)}
 
 
-def _tool(tool: Any) -> Block:
+def _tool(tool: Any) -> _Block:
     function = function_of(tool)
     described = {"name": function.get("name"), "description": function.get("description")}
     schema = {"json": function.get("parameters") or {"type": "object", "properties": {}}}
     return {"toolSpec": {name: value for name, value in described.items() if value} | {"inputSchema": schema}}
 
 
-def _choice(choice: Any) -> Block:
+def _choice(choice: Any) -> _Block:
     match choice:
         case None:
             return {}
@@ -139,9 +139,9 @@ def _text(message: Mapping[str, Any]) -> str:
     return plain_text(message.get("content"), _WHO).strip()
 
 
-def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
+def _turns(messages: Sequence[Mapping[str, Any]]) -> list[_Block]:
     """Return the turns of user and assistant. Consecutive messages of one role become one turn."""
-    turns: list[Block] = []
+    turns: list[_Block] = []
     for message in messages:
         if _is_system(message):
             continue
@@ -154,19 +154,19 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[Block]:
     return turns
 
 
-def _assistant_blocks(message: Mapping[str, Any]) -> list[Block]:
+def _assistant_blocks(message: Mapping[str, Any]) -> list[_Block]:
     text = assistant_text(message, _WHO)
     thoughts = [thought for thought in message.get("thoughts") or () if "reasoningContent" in thought]
     return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, message.get("tool_calls") or ())]
 
 
-def _call(call: Any) -> Block:
+def _call(call: Any) -> _Block:
     function = function_of(call)
     arguments = arguments_object(function.get("arguments"))
     return {"toolUse": {"toolUseId": call.get("id"), "name": function.get("name"), "input": arguments}}
 
 
-def _user_blocks(message: Mapping[str, Any]) -> list[Block]:
+def _user_blocks(message: Mapping[str, Any]) -> list[_Block]:
     if message.get("role") == "tool":
         content = [block for part in user_parts(message) if (block := _block(part)) != {"text": ""}]
         return [{"toolResult": {"toolUseId": message.get("tool_call_id"), "content": content or [{"text": "(empty)"}]}}]
@@ -174,7 +174,7 @@ def _user_blocks(message: Mapping[str, Any]) -> list[Block]:
     return [block for block in blocks if block.get("text", "-").strip()]
 
 
-def _block(part: Any) -> Block:
+def _block(part: Any) -> _Block:
     match part.get("type") if isinstance(part, dict) else None:
         case "image_url":
             picture = inline_data(picture_url(part))
@@ -187,7 +187,7 @@ def _block(part: Any) -> Block:
             return {"text": text_in(part, _WHO)}
 
 
-def _document(file: Any) -> Block:
+def _document(file: Any) -> _Block:
     data = file.get("file_data") if isinstance(file, dict) else None
     pdf = inline_data(data) if isinstance(data, str) else None
     if pdf is None or pdf.media_type != "application/pdf":

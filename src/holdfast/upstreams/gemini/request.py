@@ -36,7 +36,7 @@ from .decoder import SIGNATURE
 
 __all__ = ["MESSAGE_RULES", "PARAMS", "body_to"]
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 _NO_LOGPROBS = refused("The probabilities of its tokens cannot be passed on.", 0)
 
@@ -125,9 +125,9 @@ def _version(model: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or 0)
 
 
-def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> Block:
+def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> _Block:
     own_config = params.get("generationConfig")
-    config: Block = dict(own_config) if isinstance(own_config, dict) else {}
+    config: _Block = dict(own_config) if isinstance(own_config, dict) else {}
     for name, own in _CONFIG.items():
         if name in params:
             value = params[name]
@@ -142,7 +142,7 @@ def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool)
     return config | ({"thinkingConfig": thinking} if thinking else {})
 
 
-def _thinking(effort: Any, version: tuple[int, int]) -> Block:
+def _thinking(effort: Any, version: tuple[int, int]) -> _Block:
     """Return the thinking settings for an effort: a level since Gemini 3, a token budget before."""
     if effort is None:
         return {}
@@ -155,9 +155,9 @@ def _thinking(effort: Any, version: tuple[int, int]) -> Block:
     return {"thinkingBudget": _BUDGETS[effort]}
 
 
-def _tools(params: Mapping[str, Any]) -> Block:
+def _tools(params: Mapping[str, Any]) -> _Block:
     """Return the tools and the tool choice. A tool in Gemini's own shape is passed on unchanged."""
-    declared: list[Block] = []
+    declared: list[_Block] = []
     others: list[Any] = []
     for tool in params.get("tools") or ():
         function = tool.get("function") if isinstance(tool, dict) else None
@@ -172,18 +172,18 @@ def _tools(params: Mapping[str, Any]) -> Block:
     return ({"tools": tools} if tools else {}) | choice
 
 
-def _declaration(function: Mapping[str, Any]) -> Block:
+def _declaration(function: Mapping[str, Any]) -> _Block:
     described = {"name": function.get("name"), "description": function.get("description")}
     described["parametersJsonSchema"] = function.get("parameters")
     return {name: value for name, value in described.items() if value}
 
 
-def _choice(choice: Any) -> Block:
+def _choice(choice: Any) -> _Block:
     match choice:
         case None:
             return {}
         case str() if choice in _MODES:
-            config: Block = {"mode": _MODES[choice]}
+            config: _Block = {"mode": _MODES[choice]}
         case {"function": {"name": str(name)}}:
             config = {"mode": "ANY", "allowedFunctionNames": [name]}
         case _:
@@ -203,9 +203,9 @@ def _system_texts(message: Mapping[str, Any]) -> list[str]:
     return [text] if text.strip() else []
 
 
-def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) -> list[Block]:
+def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) -> list[_Block]:
     names = called_names(messages)
-    contents: list[Block] = []
+    contents: list[_Block] = []
     for message in messages:
         if _is_system(message):
             continue
@@ -218,7 +218,7 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
     return contents
 
 
-def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[Block]:
+def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[_Block]:
     if message.get("role") == "tool":
         return [_result(message, names), *_pictures_of(message.get("content"))]
     if message.get("role") == "assistant":
@@ -226,11 +226,11 @@ def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_s
     return _parts_of(user_parts(message))
 
 
-def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[Block]:
+def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[_Block]:
     signatures = {
         thought["call"]: thought["signature"] for thought in message.get("thoughts") or () if _is_signature(thought)
     }
-    calls: list[Block] = []
+    calls: list[_Block] = []
     for call in message.get("tool_calls") or ():
         function = function_of(call)
         called = {"name": function.get("name"), "args": arguments_object(function.get("arguments"))}
@@ -255,7 +255,7 @@ def _signature_of_client(call: Mapping[str, Any]) -> Any:
     return None
 
 
-def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> Block:
+def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> _Block:
     """Return the result of a call: an object if its text is one in JSON, else the text."""
     id = str(message.get("tool_call_id") or "")
     content = message.get("content")
@@ -273,11 +273,11 @@ def _is_picture(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "image_url"
 
 
-def _pictures_of(content: Any) -> list[Block]:
+def _pictures_of(content: Any) -> list[_Block]:
     return [_part(part) for part in content if _is_picture(part)] if isinstance(content, list) else []
 
 
-def _parts_of(content: Any) -> list[Block]:
+def _parts_of(content: Any) -> list[_Block]:
     """Return a message's content as parts, without the empty ones."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -287,7 +287,7 @@ def _parts_of(content: Any) -> list[Block]:
     return [part for part in parts if part != {"text": ""}]
 
 
-def _part(part: Any) -> Block:
+def _part(part: Any) -> _Block:
     kind = part.get("type") if isinstance(part, dict) else None
     match kind:
         case "image_url":
@@ -303,7 +303,7 @@ def _part(part: Any) -> Block:
             return {"text": text_in(part, _WHO)}
 
 
-def _data(url: str) -> Block:
+def _data(url: str) -> _Block:
     if data := inline_data(url):
         return {"inlineData": {"mimeType": data.media_type, "data": data.data}}
     if url.lower().startswith(("http://", "https://", "gs://")):

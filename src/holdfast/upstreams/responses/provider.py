@@ -152,9 +152,7 @@ class Responses(HTTPProvider):
             try:
                 await asyncio.to_thread(work, *args)
             except OSError as error:
-                logger.warning(
-                    "The id of a response was not kept: %s. After a crash its run is interrupted.", error
-                )
+                logger.warning("The id of a response was not kept: %s. After a crash its run is interrupted.", error)
 
     # requests
 

@@ -17,7 +17,7 @@ from ..parts import picture_url, user_parts
 
 __all__ = ["ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in"]
 
-Item = dict[str, Any]
+_Item = dict[str, Any]
 
 ENCRYPTED = "reasoning.encrypted_content"
 
@@ -163,7 +163,7 @@ def _choice(choice: Any) -> Any:
 # messages
 
 
-def _input(messages: Sequence[Mapping[str, Any]]) -> list[Item]:
+def _input(messages: Sequence[Mapping[str, Any]]) -> list[_Item]:
     customs = {call["id"] for message in messages for call in _custom_calls(message)}
     return [item for message in messages for item in _items(message, customs)]
 
@@ -173,7 +173,7 @@ def _custom_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("custom"), dict)]
 
 
-def _items(message: Mapping[str, Any], customs: set[Any]) -> list[Item]:
+def _items(message: Mapping[str, Any], customs: set[Any]) -> list[_Item]:
     """Return the items of a message: its reasoning, its content, and its calls."""
     content = message.get("content")
     match message.get("role"):
@@ -193,12 +193,12 @@ def _items(message: Mapping[str, Any], customs: set[Any]) -> list[Item]:
             return _message(str(role), content, "input_text")
 
 
-def _refusal(message: Mapping[str, Any]) -> list[Item]:
+def _refusal(message: Mapping[str, Any]) -> list[_Item]:
     refusal = message.get("refusal")
     return [{"type": "refusal", "refusal": refusal}] if isinstance(refusal, str) and refusal else []
 
 
-def _message(role: str, content: Any, text: str) -> list[Item]:
+def _message(role: str, content: Any, text: str) -> list[_Item]:
     """Return a message item; none for an assistant without content, whose calls are items of their own."""
     if isinstance(content, str):
         return [{"role": role, "content": content}] if content or role != "assistant" else []
@@ -206,13 +206,13 @@ def _message(role: str, content: Any, text: str) -> list[Item]:
     return [{"role": role, "content": parts}] if parts else []
 
 
-def _parts(content: Any, text: str) -> list[Item]:
+def _parts(content: Any, text: str) -> list[_Item]:
     if not isinstance(content or [], list):
         raise Unsupported("A message's content must be a string or a list of parts.", "messages")
     return [_part(part, text) for part in content or ()]
 
 
-def _part(part: Any, text: str) -> Item:
+def _part(part: Any, text: str) -> _Item:
     match part:
         case {"type": "text", "text": str(value)}:
             return {"type": text, "text": value}
@@ -229,7 +229,7 @@ def _part(part: Any, text: str) -> Item:
     raise Unsupported(f"Responses takes no part of the type {kind!r}.", "messages")
 
 
-def _call(call: Any) -> Item:
+def _call(call: Any) -> _Item:
     match call:
         case {"custom": dict(custom)}:
             fields = {"name": custom.get("name"), "input": custom.get("input") or ""}

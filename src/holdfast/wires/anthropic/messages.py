@@ -118,7 +118,7 @@ def anthropic_usage(used: Usage) -> dict[str, float]:
     return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens, **openai_chat.cost_of(used)}
 
 
-Piece: TypeAlias = CallPiece | str | dict[str, Any]
+_Piece: TypeAlias = CallPiece | str | dict[str, Any]
 """A new piece of a block: of a call, text, thinking, or Anthropic's own data."""
 
 
@@ -141,7 +141,7 @@ class Blocks:
         self._calls = ToolCalls()
         self._open: _Open | None = None
         self._count = 0
-        self._held: list[tuple[str, Piece]] = []
+        self._held: list[tuple[str, _Piece]] = []
         self._begun_calls: set[str] = set()
         self._unanswered: set[str] = set()
 
@@ -180,7 +180,7 @@ class Blocks:
         if close:
             yield from self._stop()
 
-    def _add(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
+    def _add(self, key: str, piece: _Piece) -> Iterator[dict[str, Any]]:
         if self._open is not None and self._open.key == key and key != _BLOCK:
             yield from self._continue(self._open, piece)
         elif self._open is not None and not self._open.whole:
@@ -198,7 +198,7 @@ class Blocks:
         for key, piece in held:
             yield from self._add(key, piece)
 
-    def _begin(self, key: str, piece: Piece) -> Iterator[dict[str, Any]]:
+    def _begin(self, key: str, piece: _Piece) -> Iterator[dict[str, Any]]:
         yield from self._stop()
         self._open = _Open(self._count, key)
         self._count += 1
@@ -208,7 +208,7 @@ class Blocks:
         yield {"type": "content_block_start", "index": self._open.index, "content_block": block}
         yield from self._continue(self._open, piece)
 
-    def _continue(self, block: _Open, piece: Piece) -> Iterator[dict[str, Any]]:
+    def _continue(self, block: _Open, piece: _Piece) -> Iterator[dict[str, Any]]:
         if isinstance(piece, CallPiece):
             block.whole = block.whole or piece.whole
             delta = {"type": "input_json_delta", "partial_json": piece.arguments}
@@ -248,7 +248,7 @@ def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "input_json_delta", "partial_json": _encode(arguments).decode()} if arguments else None
 
 
-def _empty(key: str, piece: Piece) -> dict[str, Any]:
+def _empty(key: str, piece: _Piece) -> dict[str, Any]:
     if key == _BLOCK and isinstance(piece, dict):
         block: dict[str, Any] = piece["content_block"]
         return {**block, "input": {}} if "input" in block else block

@@ -18,15 +18,15 @@ from ...fields import PASSED_ON, check_fields, passed_on
 from ...pricing import tokens_in
 from .fields import FOR_ANTHROPIC, FOR_OTHERS, THREAD, UNKNOWN
 
-Block = dict[str, Any]
-Content = str | list[Block]
+_Block = dict[str, Any]
+_Content = str | list[_Block]
 
 
 class MessageParam(msgspec.Struct, frozen=True):
     """One message of a conversation."""
 
     role: Literal["user", "assistant", "system"]
-    content: Content
+    content: _Content
 
 
 class Thread(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class CountBody(msgspec.Struct, frozen=True):
 
     messages: list[MessageParam]
     model: str | None = None
-    system: Content | None = None
+    system: _Content | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
@@ -168,7 +168,7 @@ def _tools(body: MessagesBody, native: bool) -> dict[str, Any]:
     return fields
 
 
-def _tool(tool: Block, param: str, native: bool) -> Block:
+def _tool(tool: _Block, param: str, native: bool) -> _Block:
     name, schema = tool.get("name"), tool.get("input_schema")
     if isinstance(name, str) and isinstance(schema, dict):
         return _function(tool, native)
@@ -180,7 +180,7 @@ def _tool(tool: Block, param: str, native: bool) -> Block:
     )
 
 
-def _function(tool: Block, native: bool) -> Block:
+def _function(tool: _Block, native: bool) -> _Block:
     """Return a tool of the client; for Anthropic's models with the fields that only they know."""
     described = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
     strict = {"strict": True} if tool.get("strict") is True else {}
@@ -194,11 +194,11 @@ def _function(tool: Block, native: bool) -> Block:
     return _as_function(function)
 
 
-def _as_function(function: Block) -> Block:
+def _as_function(function: _Block) -> _Block:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(choice: Block) -> Any:
+def _tool_choice(choice: _Block) -> Any:
     kind = choice.get("type")
     if kind == "tool" and isinstance(choice.get("name"), str):
         return {"type": "function", "function": {"name": choice["name"]}}
@@ -220,7 +220,7 @@ def chat_messages(body: CountBody, *, native: bool) -> list[dict[str, Any]]:
     return messages
 
 
-def _blocks(content: Content) -> list[Block]:
+def _blocks(content: _Content) -> list[_Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -237,7 +237,7 @@ def _turn(message: MessageParam, where: str, native: bool) -> list[dict[str, Any
     return [*results, {"role": "user", "content": _content(rest, where, native)}] if rest or not results else results
 
 
-def _assistant(blocks: Sequence[Block], where: str, native: bool) -> dict[str, Any]:
+def _assistant(blocks: Sequence[_Block], where: str, native: bool) -> dict[str, Any]:
     """Return an assistant message with its calls; for Anthropic's models with its thinking."""
     thoughts = [block for block in blocks if block.get("type") in _THOUGHTS]
     calls = [_call(block, where, native) for block in blocks if block.get("type") == "tool_use"]
@@ -252,7 +252,7 @@ def _assistant(blocks: Sequence[Block], where: str, native: bool) -> dict[str, A
     return message | ({"tool_calls": calls} if calls else {})
 
 
-def _call(block: Block, where: str, native: bool) -> dict[str, Any]:
+def _call(block: _Block, where: str, native: bool) -> dict[str, Any]:
     id, name, arguments = block.get("id"), block.get("name"), block.get("input", {})
     if not isinstance(id, str) or not isinstance(name, str):
         raise BadRequest("A tool_use block has an id and a name.", param=where)
@@ -264,7 +264,7 @@ def _call(block: Block, where: str, native: bool) -> dict[str, Any]:
     }
 
 
-def _result(block: Block, where: str, native: bool) -> dict[str, Any]:
+def _result(block: _Block, where: str, native: bool) -> dict[str, Any]:
     """Return a tool's result. A failure is a prefix of the text: OpenAI has no field for it."""
     id, content = block.get("tool_use_id"), block.get("content") or ""
     if not isinstance(id, str) or not isinstance(content, (str, list)):
@@ -275,13 +275,13 @@ def _result(block: Block, where: str, native: bool) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": result, **_cache_mark(block, native)}
 
 
-def _checked(blocks: list[Any], where: str) -> list[Block]:
+def _checked(blocks: list[Any], where: str) -> list[_Block]:
     if not all(isinstance(block, dict) for block in blocks):
         raise BadRequest("A block is an object with a type.", param=where)
     return blocks
 
 
-def _content(blocks: Iterable[Block], where: str, native: bool) -> Content:
+def _content(blocks: Iterable[_Block], where: str, native: bool) -> _Content:
     """Return blocks as OpenAI's parts, or as a string if they are text alone.
 
     Anthropic's models get the blocks unchanged: joined blocks would miss its prompt cache.
@@ -294,7 +294,7 @@ def _content(blocks: Iterable[Block], where: str, native: bool) -> Content:
     return parts
 
 
-def _part(block: Block, where: str, native: bool) -> Block:
+def _part(block: _Block, where: str, native: bool) -> _Block:
     kind = block.get("type")
     if kind == "text":
         return {"type": "text", "text": _text(block, where), **_cache_mark(block, native)}
@@ -311,19 +311,19 @@ def _part(block: Block, where: str, native: bool) -> Block:
     raise BadRequest(f"A block of type {kind!r} cannot be sent here.", param=where)
 
 
-def _cache_mark(block: Block, native: bool) -> Block:
+def _cache_mark(block: _Block, native: bool) -> _Block:
     """Return Anthropic's cache mark of a block. Other upstreams do not know it."""
     return {"cache_control": block["cache_control"]} if native and block.get("cache_control") else {}
 
 
-def _text(block: Block, where: str) -> str:
+def _text(block: _Block, where: str) -> str:
     text = block.get("text")
     if not isinstance(text, str):
         raise BadRequest("A text block has a text.", param=where)
     return text
 
 
-def _image(block: Block) -> str | None:
+def _image(block: _Block) -> str | None:
     """Return an image as a URL; None if its source is of another kind."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
@@ -333,7 +333,7 @@ def _image(block: Block) -> str | None:
     return None
 
 
-def _document(block: Block, where: str) -> Block:
+def _document(block: _Block, where: str) -> _Block:
     """Return a document of text as text."""
     match block.get("source"):
         case {"type": "text", "data": str(text)}:
@@ -342,7 +342,7 @@ def _document(block: Block, where: str) -> Block:
     raise BadRequest("Documents other than text need one of Anthropic's own models.", param=where)
 
 
-def _search_result(block: Block, where: str) -> Block:
+def _search_result(block: _Block, where: str) -> _Block:
     """Return a search result of the client as text."""
     texts = [_text(part, where) for part in _checked(block.get("content") or [], where)]
     heading = [part for name in ("title", "source") if isinstance(part := block.get(name), str)]

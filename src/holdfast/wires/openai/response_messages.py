@@ -11,7 +11,7 @@ import msgspec
 from ...events import AnySettlement, ErrorInfo, Failed, Interrupted, Stopped
 from .. import native
 from .chat import verdict
-from .responses import Response, ResponseFrames, Step, response_id
+from .responses import Response, ResponseEvent, ResponseFrames, response_id
 
 _encode = msgspec.json.Encoder().encode
 CONFLICT = 409
@@ -55,7 +55,7 @@ class ResponseMessages(ResponseFrames):
     def _text(self, message: Any, text: str) -> bytes:
         return next(iter(self._render([message.add_text(text)])))
 
-    def _ending(self, settled: AnySettlement) -> Iterable[Step]:
+    def _ending(self, settled: AnySettlement) -> Iterable[ResponseEvent]:
         if isinstance(settled, Stopped):
             self._response.output.end(settled)
             yield "error", {"status": CONFLICT, "error": self._stopped(settled), **verdict(settled, self._run)}

@@ -36,7 +36,7 @@ PREFIX = "resp_"
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """OpenAI's reason for an incomplete answer, by finish reason."""
 
-Step = tuple[str, dict[str, Any]]
+ResponseEvent = tuple[str, dict[str, Any]]
 """An event of the stream: its type and its fields, without its number."""
 
 
@@ -95,16 +95,16 @@ class _Item:
         """Return the item so far."""
         return {"id": self.id, "type": self.kind, "status": self.status}
 
-    def opening(self) -> list[Step]:
+    def opening(self) -> list[ResponseEvent]:
         """Return the events of its beginning."""
         return [("response.output_item.added", {"output_index": self.place, "item": self.body()})]
 
-    def closing(self, status: str) -> list[Step]:
+    def closing(self, status: str) -> list[ResponseEvent]:
         """Return the events of its end."""
         self.status = status
         return [("response.output_item.done", {"output_index": self.place, "item": self.body()})]
 
-    def _step(self, kind: str, **fields: Any) -> Step:
+    def _step(self, kind: str, **fields: Any) -> ResponseEvent:
         return kind, {"item_id": self.id, "output_index": self.place, **fields}
 
 
@@ -130,7 +130,7 @@ class _Written(_Item):
         """Return the part that holds the text."""
         return {"type": self.part_type, "text": "".join(self.pieces), **self.more}
 
-    def opening(self) -> list[Step]:
+    def opening(self) -> list[ResponseEvent]:
         """Return the events of its beginning: the item without its part, then the part without its text."""
         _, added = super().opening()[0]
         added["item"][self.holder] = []
@@ -139,12 +139,12 @@ class _Written(_Item):
             self._of_part(f"response.{self.part_event}.added", part=self.part()),
         ]
 
-    def add_text(self, text: str) -> Step:
+    def add_text(self, text: str) -> ResponseEvent:
         """Add text, and return its delta event."""
         self.pieces.append(text)
         return self._of_part(f"response.{self.stream}.delta", delta=text, **self.in_events)
 
-    def closing(self, status: str) -> list[Step]:
+    def closing(self, status: str) -> list[ResponseEvent]:
         """Return the events of its end."""
         part = self.part()
         fields = {self.text_field: part[self.text_field], **self.in_events}
@@ -154,7 +154,7 @@ class _Written(_Item):
             *super().closing(status),
         ]
 
-    def _of_part(self, kind: str, **fields: Any) -> Step:
+    def _of_part(self, kind: str, **fields: Any) -> ResponseEvent:
         return self._step(kind, **{self.index_field: 0}, **fields)
 
 
@@ -168,16 +168,16 @@ class _Message(_Written):
         self.head = _TEXT_OF % (self.id.encode(), place)
         """The encoded fields that every event of its text has."""
 
-    def add_text_with(self, text: str, logprobs: Any) -> Step:
+    def add_text_with(self, text: str, logprobs: Any) -> ResponseEvent:
         """Add text with its logprobs, and return its delta event."""
         _, fields = self.add_text(text)
         tokens = (logprobs.get("content") if isinstance(logprobs, dict) else None) or []
         self.more["logprobs"] = [*self.more["logprobs"], *tokens]
         return "response.output_text.delta", fields | {"logprobs": tokens}
 
-    def annotate(self, annotations: Iterable[Any]) -> list[Step]:
+    def annotate(self, annotations: Iterable[Any]) -> list[ResponseEvent]:
         """Add annotations. In a chat their fields are one level deeper."""
-        steps: list[Step] = []
+        steps: list[ResponseEvent] = []
         for annotation in annotations:
             existing = self.more["annotations"]
             inner = annotation.get(annotation.get("type")) if isinstance(annotation, dict) else None
@@ -190,7 +190,7 @@ class _Message(_Written):
     def body(self) -> dict[str, Any]:
         return {**super().body(), "role": "assistant", "content": [self.part()]}
 
-    def closing(self, status: str) -> list[Step]:
+    def closing(self, status: str) -> list[ResponseEvent]:
         self.in_events = {"logprobs": self.more["logprobs"]}
         return super().closing(status)
 
@@ -238,13 +238,13 @@ class _Call(_Item):
         called = {"call_id": self.call_id, "name": self.name, "arguments": "".join(self.pieces)}
         return {**super().body(), **called, **self.namespace}
 
-    def write(self, arguments: str) -> list[Step]:
+    def write(self, arguments: str) -> list[ResponseEvent]:
         if not arguments:
             return []
         self.pieces.append(arguments)
         return [self._step("response.function_call_arguments.delta", delta=arguments)]
 
-    def closing(self, status: str) -> list[Step]:
+    def closing(self, status: str) -> list[ResponseEvent]:
         arguments = "".join(self.pieces)
         done = self._step("response.function_call_arguments.done", name=self.name, arguments=arguments)
         return [done, *super().closing(status)]
@@ -259,11 +259,11 @@ class _CustomCall(_Call):
         names = {"call_id": self.call_id, "name": self.name}
         return {"id": self.id, "type": self.kind, "status": self.status, **names, "input": self._input()}
 
-    def write(self, arguments: str) -> list[Step]:
+    def write(self, arguments: str) -> list[ResponseEvent]:
         self.pieces.append(arguments)
         return []
 
-    def closing(self, status: str) -> list[Step]:
+    def closing(self, status: str) -> list[ResponseEvent]:
         self.status = status
         input_text = self._input()
         return [
@@ -314,7 +314,7 @@ class Output:
         """Return the items so far."""
         return [item.body() for item in self._items]
 
-    def take(self, event: Event) -> list[Step]:
+    def take(self, event: Event) -> list[ResponseEvent]:
         """Add the next event, and return its events for the stream."""
         match event:
             case Text(text=text, choice=0, refusal=True):
@@ -339,7 +339,7 @@ class Output:
                 return [*steps, *message.annotate(annotations)]
         return []
 
-    def end(self, settled: Settlement) -> list[Step]:
+    def end(self, settled: Settlement) -> list[ResponseEvent]:
         """Close the open items. An incomplete call never becomes done."""
         if isinstance(settled, Completed):
             written = self._close_open()
@@ -354,23 +354,23 @@ class Output:
     def _next(self) -> int:
         return len(self._items)
 
-    def _add(self, item: _Item) -> list[Step]:
+    def _add(self, item: _Item) -> list[ResponseEvent]:
         self._items.append(item)
         return item.opening()
 
-    def _open_item(self, kind: type[_Written]) -> tuple[list[Step], Any]:
+    def _open_item(self, kind: type[_Written]) -> tuple[list[ResponseEvent], Any]:
         if type(self.writing) is kind:
             return [], self.writing
         steps = self._close_open()
         self.writing = kind(self._suffix, self._next)
         return [*steps, *self._add(self.writing)], self.writing
 
-    def _close_open(self, status: str = "completed") -> list[Step]:
+    def _close_open(self, status: str = "completed") -> list[ResponseEvent]:
         written, self.writing = self.writing, None
         return [] if written is None else written.closing(status)
 
-    def _grow_call(self, piece: ToolDelta) -> list[Step]:
-        steps: list[Step] = []
+    def _grow_call(self, piece: ToolDelta) -> list[ResponseEvent]:
+        steps: list[ResponseEvent] = []
         call = self._calls.get(piece.index)
         if call is None:
             call = self._calls[piece.index] = self._new_call(piece.id, piece.name)
@@ -379,7 +379,7 @@ class Output:
             call.name += piece.name
         return [*steps, *call.write(piece.arguments)]
 
-    def _complete_call(self, event: ToolCall) -> list[Step]:
+    def _complete_call(self, event: ToolCall) -> list[ResponseEvent]:
         index = next((index for index, call in self._calls.items() if call.call_id == event.id), None)
         if index is not None:
             return self._calls.pop(index).closing("completed")
@@ -391,7 +391,7 @@ class Output:
         kind = _CustomCall if tool is not None and tool.kind == "custom" else _Call
         return kind(self._suffix, self._next, call_id, name, tool)
 
-    def _result(self, event: ToolResult) -> list[Step]:
+    def _result(self, event: ToolResult) -> list[ResponseEvent]:
         result = _Result(self._suffix, self._next, event)
         return [*self._close_open(), *self._add(result), *result.closing("completed")]
 
@@ -554,7 +554,7 @@ class ResponseFrames:
             self._has_begun = True
             yield from self._render(self._beginning())
 
-    def _render(self, steps: Iterable[Step]) -> Iterator[bytes]:
+    def _render(self, steps: Iterable[ResponseEvent]) -> Iterator[bytes]:
         for kind, fields in steps:
             data = _encode({"type": kind, "sequence_number": self.event_count, **fields})
             self.event_count += 1
@@ -569,7 +569,7 @@ class ResponseFrames:
         number, self.event_count = self.event_count, self.event_count + 1
         return _TEXT % (number, message.head, _encode(text))
 
-    def _beginning(self) -> Iterable[Step]:
+    def _beginning(self) -> Iterable[ResponseEvent]:
         """Return the first events. A response in the background is `queued` first, as OpenAI's are."""
         response, waiting = self._response, self._response.is_background
         yield "response.created", {"response": response.body(None, waiting=waiting)}
@@ -577,14 +577,14 @@ class ResponseFrames:
             yield "response.queued", {"response": response.body(None, waiting=True)}
         yield "response.in_progress", {"response": response.body(None)}
 
-    def _ending(self, settled: AnySettlement) -> Iterable[Step]:
+    def _ending(self, settled: AnySettlement) -> Iterable[ResponseEvent]:
         yield from self._response.output.end(settled)
         if isinstance(settled, (Failed, Interrupted)):
             yield _error(settled.error)
         yield f"response.{status(settled)}", {"response": self._response.body(settled)}
 
 
-def _error(info: ErrorInfo) -> Step:
+def _error(info: ErrorInfo) -> ResponseEvent:
     """Return the event on which OpenAI's SDKs raise. Some clients read no other event of a failure."""
     return "error", {"code": info.code, "message": info.message, "param": info.param, "error": native.error(info)}
 

@@ -23,7 +23,7 @@ from ..data.erasing import shown_erasure
 from ..people.accounts import Account, AccountGroup
 from .sign_in import Short, shown_account
 
-Patterns = tuple[Short, ...]
+_Patterns = tuple[Short, ...]
 Days = Annotated[float, msgspec.Meta(gt=0, le=36_500)]
 MOST_GROUPS = 500
 
@@ -57,8 +57,8 @@ class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     days their runs outside of chats (`retention_days`) and their chats (`session_days`) are kept."""
 
     name: Short
-    models: Patterns | None = None
-    agents: Patterns = ()
+    models: _Patterns | None = None
+    agents: _Patterns = ()
     budget: Budget = NO_BUDGET
     each: Budget = NO_BUDGET
     retention_days: Days | None = None
@@ -69,8 +69,8 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The changed fields of a group. Fields that are left out stay."""
 
     name: Short | UnsetType = UNSET
-    models: Patterns | UnsetType | None = UNSET
-    agents: Patterns | UnsetType = UNSET
+    models: _Patterns | UnsetType | None = UNSET
+    agents: _Patterns | UnsetType = UNSET
     budget: Budget | UnsetType = UNSET
     each: Budget | UnsetType = UNSET
     retention_days: Days | UnsetType | None = UNSET

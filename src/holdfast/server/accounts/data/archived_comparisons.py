@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ....access import Payer
-from ....compare.model import DOCUMENT, MOST_PANES, Comparison, Content, Pane, PaneAnswer
+from ....compare.model import DOCUMENT, MOST_PANES, Comparison, Pane, PaneAnswer, PromptContent
 from ....errors import BadRequest
 from ...request import check_size
 
 COMPARISONS = f"documents/{DOCUMENT}/"
 _LONGEST_KIND = 64
 
-NewId = Callable[[str, str], str]
+NewIdFor = Callable[[str, str], str]
 """Returns the new id of an object, by its prefix and its old id."""
 
 
@@ -50,7 +50,7 @@ def sessions_of(comparison: Comparison) -> list[str]:
     return [id for pane in comparison.panes for id in (*pane.left, pane.session_id)]
 
 
-def moved(comparison: Comparison, owner: str, new: NewId, with_pictures: Callable[[Any], Any]) -> Comparison:
+def moved(comparison: Comparison, owner: str, new: NewIdFor, with_pictures: Callable[[Any], Any]) -> Comparison:
     """Return a comparison with a new owner and new ids, and without its payer."""
     return replace(
         comparison,
@@ -65,11 +65,11 @@ def moved(comparison: Comparison, owner: str, new: NewId, with_pictures: Callabl
     )
 
 
-def _content(prompt: Content, with_pictures: Callable[[Any], Any]) -> Content:
+def _content(prompt: PromptContent, with_pictures: Callable[[Any], Any]) -> PromptContent:
     return prompt if isinstance(prompt, str) else [with_pictures(part) for part in prompt]
 
 
-def _pane(pane: Pane, new: NewId) -> Pane:
+def _pane(pane: Pane, new: NewIdFor) -> Pane:
     return replace(
         pane,
         session_id=new("ses", pane.session_id),
@@ -79,5 +79,5 @@ def _pane(pane: Pane, new: NewId) -> Pane:
     )
 
 
-def _run(answer: PaneAnswer, new: NewId) -> str | None:
+def _run(answer: PaneAnswer, new: NewIdFor) -> str | None:
     return None if answer.run_id is None else new("run", answer.run_id)

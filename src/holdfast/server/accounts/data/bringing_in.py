@@ -25,7 +25,7 @@ from ...api.session_input import one_line
 from ...api.session_transfer import ImportedMessage, imported_message
 from ...request import System, check_size
 from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION, safe_name
-from .archived_comparisons import COMPARISONS, NewId, checked_comparison, moved, sessions_of
+from .archived_comparisons import COMPARISONS, NewIdFor, checked_comparison, moved, sessions_of
 
 LARGEST_ENTRY = 64 * 1024 * 1024
 """Maximum size of one session or picture of an archive, in bytes."""
@@ -285,7 +285,7 @@ class Importing:
             raise BadArchive(f"A session has {MOST_MESSAGES} messages at most.")
         return brought, data
 
-    def _pane(self, name: str, id: str, new: NewId) -> _Chat:
+    def _pane(self, name: str, id: str, new: NewIdFor) -> _Chat:
         """Return the session of a pane. Its messages have the ids of their runs, by which the comparison finds them."""
         brought, _ = self._archived(name)
         session, messages = self._session(brought, id)

@@ -34,7 +34,7 @@ from .stored_conversations import (
     stored_conversations,
 )
 
-Change = Callable[[StoredConversation], Awaitable[StoredConversation]]
+ConversationEdit = Callable[[StoredConversation], Awaitable[StoredConversation]]
 
 MOST_AT_ONCE = 20
 """Maximum number of items that one request adds."""
@@ -171,7 +171,7 @@ async def _own(parts: Parts, request: Request) -> Stored[StoredConversation]:
     return found
 
 
-async def _changed(parts: Parts, request: Request, change: Change) -> Stored[StoredConversation]:
+async def _changed(parts: Parts, request: Request, change: ConversationEdit) -> Stored[StoredConversation]:
     id = request.path_params["conversation_id"]
     changed = await stored_conversations(parts.store).change(id, change, owner=owner_of(request))
     if changed is None:
