@@ -35,7 +35,6 @@ from .misbehaving.steps import (
 
 __all__ = ["ENDINGS", "TEXT", "WORDS", "Ending", "Tag", "TextRule", "script_named", "tagged"]
 
-Word = Literal["success", "truncated", "stopped", "failure", "unsaid"]
 WORDS: Final[frozenset[str]] = frozenset({"success", "truncated", "stopped", "failure", "unsaid"})
 """How an answer can end for its client; `unsaid` is an end about which nothing was said."""
 

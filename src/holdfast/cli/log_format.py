@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -27,7 +27,6 @@ TRACE_IDS = ("trace_id", "span_id")
 _ID = re.compile(r"(run|ses|req)_[0-9a-z]{36}")
 _FIELDS = {"run": "run", "ses": "session", "req": "request"}
 
-Format = Literal["text", "json"]
 TraceIds = Callable[[str], tuple[str, str] | None]
 """Returns the ids of the trace and the span in which an entry is written, or else those of the run that it names."""
 

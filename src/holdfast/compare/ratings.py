@@ -53,8 +53,7 @@ class Rating(NamedTuple):
 def rate(votes: Iterable[Sequence[Game]], *, prior: float = PRIOR) -> dict[str, Rating]:
     """Return the rating of each model that was in a game. Each vote is the games that it decided.
 
-    With `prior=0` it is maximum likelihood alone, centred on 1000: it needs every two models to be joined by a chain
-    of wins in both directions, and raises ValueError if they are not.
+    `prior` is the number of games of each model against the imagined one: more than 0.
     """
     votes = [[game for game in vote if game.a != game.b] for vote in votes]
     names = sorted({name for vote in votes for game in vote for name in (game.a, game.b)})
@@ -155,9 +154,9 @@ def _gradient(table: _Table, strengths: Vector, prior: float) -> Vector:
 
 
 def _information(table: _Table, strengths: Vector, prior: float) -> Matrix:
-    """Return the curvature at a point. Without a prior only differences are known, so that the mean is held at 0."""
+    """Return the curvature at a point."""
     size = len(strengths)
-    matrix = [[0.0 if prior else 1.0 / size] * size for _ in range(size)]
+    matrix = [[0.0] * size for _ in range(size)]
     for i, strength in enumerate(strengths):
         matrix[i][i] += prior * _variance(strength)
     for (i, j), pair in table.items():

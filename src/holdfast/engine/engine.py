@@ -379,10 +379,6 @@ class Engine:
         """Drop an ended run that is not stored, before its time."""
         self._runs.recent.forget(run_id)
 
-    def forget_all(self) -> None:
-        """Drop all ended runs that are not stored."""
-        self._runs.recent.clear()
-
     # stopping
 
     async def stop_run(self, run: Run, by: StoppedBy) -> bool:

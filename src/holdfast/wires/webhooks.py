@@ -12,7 +12,6 @@ import msgspec
 from ..events import Settlement
 from .openai import responses as openai_responses
 
-EVENTS = tuple(f"response.{status}" for status in ("completed", "incomplete", "failed", "cancelled"))
 SECRET = "whsec_"
 """The prefix of a secret in base64."""
 

@@ -63,7 +63,6 @@ export const ar: Words = {
   share: "مشاركة",
   onlyReading: "يمكنك قراءة هذه المحادثة دون الكتابة فيها.",
   deleted: (title) => `حُذفت «${title}»`,
-  needYou: (n) => `محادثات تنتظر الموافقة: ${number(n)}`,
   undo: "تراجع",
   deleteFailed: (why) => `تعذّر حذف المحادثة: ${why}`,
   pinned: "المثبّتة",

@@ -64,7 +64,6 @@ export const de: Words = {
   share: "Teilen",
   onlyReading: "Sie können diesen Chat lesen, aber nicht darin schreiben.",
   deleted: (title) => `„${title}“ gelöscht`,
-  needYou: (n) => count(n, { one: "# Chat wartet auf Freigabe", other: "# Chats warten auf Freigabe" }),
   undo: "Rückgängig",
   deleteFailed: (why) => `Der Chat konnte nicht gelöscht werden: ${why}`,
   pinned: "Angeheftet",

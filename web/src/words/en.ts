@@ -62,7 +62,6 @@ export const en = {
   share: "Share",
   onlyReading: "You can read this chat, but not write in it.",
   deleted: (title: string) => `Deleted “${title}”`,
-  needYou: (n: number) => count(n, { one: "# chat needs approval", other: "# chats need approval" }),
   undo: "Undo",
   deleteFailed: (why: string) => `Could not delete the chat: ${why}`,
   pinned: "Pinned",
