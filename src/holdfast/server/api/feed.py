@@ -18,16 +18,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import READ_SHARED
-from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream, Frames
 from ...errors import BadRequest, RunNotFound, SessionNotFound
 from ...events import Settled
-from ...runs.run import Run
 from ...store import FeedEntry
 from ...wires import native, sse
 from ..caller import own_session, owner_of
 from ..routing import Endpoint
 from ..services import Parts
+from .followed_run import FollowedRun
 from .sessions import session_in_list
 
 Cursor = tuple[int, int]
@@ -86,21 +85,19 @@ class _Feed:
         self._parts = parts
         self._session_id = session_id
         self._name = session_id if named else ""
-        self._n, self._seq = cursor
-        self._run: Run | None = None
-        self._unwatch_run: Callable[[], None] | None = None
-        self._wake: Callable[[], None] = lambda: None
+        self._n, seq = cursor
+        self._followed = FollowedRun(parts.engine, seq)
         self._is_placed = cursor == (0, 0)
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at every change of the session or its active run."""
-        self._wake = wake
+        self._followed.watch(wake)
         unwatch = self._parts.engine.watch_session(self._session_id, wake)
 
         def stop() -> None:
             unwatch()
-            self._leave_run()
+            self._followed.leave()
 
         return stop
 
@@ -110,15 +107,16 @@ class _Feed:
             await self._find_place()
         if frames := await self._run_frames():
             return frames
+        followed = self._followed
         entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
-        if entries and self._run is not None and _is_end_of(self._run, entries[0]):
-            await self._enter_run(self._run.id, self._seq, has_ended=True)
+        if entries and followed.is_ended_by(entries[0]):
+            await followed.enter(entries[0].data["run_id"], followed.seq, has_ended=True)
         if entries and (frames := await self._run_frames()):
             return frames  # emitted during the read, and before the entry: the entry is read again
         if entries:
             self._n = entries[0].n
             await self._enter(entries[0])
-            return native.feed_frame(entries[0], self._seq, await self._data_of(entries[0]), self._name)
+            return native.feed_frame(entries[0], followed.seq, await self._data_of(entries[0]), self._name)
         self.is_over = await self._parts.store.get_session(self._session_id) is None
         return b""
 
@@ -128,19 +126,19 @@ class _Feed:
         entries: list[FeedEntry] = []
         while page := await self._parts.store.read_feed(self._session_id, entries[-1].n if entries else 0):
             entries += page
-        seq, self._seq = self._seq, 0
+        seq, self._followed.seq = self._followed.seq, 0
         if self._n > len(entries):
             self._n = 0
         started = [entry for entry in entries[: self._n] if entry.type == "run.started"]
         ended = {entry.data.get("run_id") for entry in entries[: self._n] if entry.type == "run.settled"}
         if started and started[-1].data.get("run_id") not in ended:
-            await self._enter_run(started[-1].data["run_id"], seq)
+            await self._followed.enter(started[-1].data["run_id"], seq)
 
     async def _enter(self, entry: FeedEntry) -> None:
         if entry.type == "run.started":
-            await self._enter_run(entry.data["run_id"], 0)
-        elif self._run is not None and _is_end_of(self._run, entry):
-            self._leave_run()  # a queued run that was dropped settles while another runs
+            await self._followed.enter(entry.data["run_id"])
+        elif self._followed.is_ended_by(entry):
+            self._followed.leave()  # a queued run that was dropped settles while another runs
 
     async def _data_of(self, entry: FeedEntry) -> dict[str, Any]:
         """Return the data of an entry; at the end of a run, with its settlement."""
@@ -151,42 +149,17 @@ class _Feed:
                 data["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
         return data
 
-    async def _enter_run(self, run_id: str, seq: int, *, has_ended: bool = False) -> None:
-        """Read a run after a seq. If it `has_ended`, the log on this node may lack its last events."""
-        self._leave_run()
-        engine = self._parts.engine
-        try:
-            run = await engine.open(run_id)
-        except RunNotFound:
-            return  # deleted with its session
-        is_behind = run.status == "queued" or (has_ended and run.settlement is None)  # it has started on another node
-        self._run = await engine.at(run, run.seq + 1 if is_behind else seq)
-        self._seq = max(seq if seq <= self._run.seq else 0, self._run.log.oldest - 1)
-        self._unwatch_run = self._run.log.watch(self._wake)
-
-    def _leave_run(self) -> None:
-        if self._unwatch_run is not None:
-            self._unwatch_run()
-        self._run = self._unwatch_run = None
-        self._seq = 0
-
     async def _run_frames(self) -> bytes:
         """Return the next events of the active run. Its settlement is an entry of the feed."""
-        if self._run is not None and self._run.log.successor is not None:
-            await self._enter_run(self._run.id, self._seq)  # it has moved to another node
-        run = self._run
+        followed = self._followed
+        events = [event for event in await followed.batch() if not isinstance(event, Settled)]
+        run = followed.run
         if run is None:
             return b""
-        batch = as_many_as_fit(await run.log.batch(self._seq))
-        events = [event for event in batch if not isinstance(event, Settled)]
-        first, self._seq = self._seq + 1, self._seq + len(events)
+        first, followed.seq = followed.seq + 1, followed.seq + len(events)
         return b"".join(
             native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
         )
-
-
-def _is_end_of(run: Run, entry: FeedEntry) -> bool:
-    return entry.type == "run.settled" and entry.data["run_id"] == run.id
 
 
 class _List:

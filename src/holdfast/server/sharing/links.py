@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ...access import ACCESS, LINK
-from ...asgi.cursor import as_many_as_fit
 from ...asgi.event_stream import EventStream
 from ...errors import HoldfastError, NotFound, RunNotFound
 from ...events import Event, Settled
@@ -26,6 +25,7 @@ from ...store.documents import Stored
 from ...store.files import referred_to
 from ...wires import native, sse
 from ...wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
+from ..api.followed_run import FollowedRun
 from ..api.sessions import PICTURE_HEADERS
 from ..caller import access_of
 from ..errors import NoContent, json_of
@@ -178,9 +178,7 @@ class Spectator:
         self._parts = parts
         self._share = share
         self._n = feed_end
-        self._seq = 0
-        self._run: Run | None = None
-        self._unwatch_run: Callable[[], None] | None = None
+        self._followed = FollowedRun(parts.engine)
         self._wake: Callable[[], None] | None = None
         """None until the stream begins: nothing is watched before."""
         self._has_news = True
@@ -194,19 +192,19 @@ class Spectator:
         is_current = n == str(self._n)
         self._is_behind = bool(cursor) and not is_current
         if run is not None:
-            await self._enter(run, int(seq) if is_current and seq.isascii() and seq.isdigit() and len(seq) < 16 else 0)
+            is_number = seq.isascii() and seq.isdigit() and len(seq) < 16
+            await self._followed.enter(run.id, int(seq) if is_current and is_number else 0)
         self.is_over = run is None and self._share.head_id is not None and not self._is_behind
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at every change of the session or its run."""
         self._wake = wake
         unwatch = self._parts.engine.watch_session(self._share.session_id, self._changed)
-        if self._run is not None:
-            self._unwatch_run = self._run.log.watch(wake)
+        self._followed.watch(wake)
 
         def stop() -> None:
             unwatch()
-            self._leave()
+            self._followed.leave()
 
         return stop
 
@@ -231,7 +229,7 @@ class Spectator:
         """Read the next entry of the feed that changes the contents of the link."""
         while entries := await self._parts.store.read_feed(self._share.session_id, self._n, limit=1):
             entry = entries[0]
-            if self._is_end(entry) and (frames := await self._last_frames()):
+            if self._followed.is_ended_by(entry) and (frames := await self._last_frames()):
                 self._has_news = True  # the entry is read again
                 return frames
             self._n = entry.n
@@ -240,7 +238,7 @@ class Spectator:
                 await self._apply(entry)
                 return self._change_frame()
         is_gone = await self._parts.store.get_session(self._share.session_id) is None
-        self.is_over = is_gone or (self._share.head_id is not None and self._run is None)
+        self.is_over = is_gone or (self._share.head_id is not None and self._followed.run is None)
         return b""
 
     def _is_shown(self, entry: FeedEntry) -> bool:
@@ -249,48 +247,26 @@ class Spectator:
         message = entry.data.get("message") or {}
         return self._share.head_id in (entry.data.get("message_id"), message.get("id"))
 
-    def _is_end(self, entry: FeedEntry) -> bool:
-        return self._run is not None and entry.type == "run.settled" and entry.data["run_id"] == self._run.id
-
     async def _apply(self, entry: FeedEntry) -> None:
         """Enter a run that starts; leave one that has ended."""
-        if self._is_end(entry):
-            self._leave()
+        if self._followed.is_ended_by(entry):
+            self._followed.leave()
         elif entry.type == "run.started":
-            try:
-                await self._enter(await self._parts.engine.open(entry.data["run_id"]), 0)
-            except RunNotFound:
-                self._leave()
+            await self._followed.enter(entry.data["run_id"])
 
     async def _last_frames(self) -> bytes:
         """Return the last frames of a run that has ended. The log on this node may lack its last events."""
-        run, seq = self._run, self._seq
+        run = self._followed.run
         assert run is not None
         if run.settlement is None:
-            run = await self._parts.engine.at(run, run.seq + 1)
-            await self._enter(run, seq)
+            await self._followed.enter(run.id, self._followed.seq, has_ended=True)
         return await self._run_frames()
-
-    async def _enter(self, run: Run, seq: int) -> None:
-        self._leave()
-        run = await self._parts.engine.at(run, run.seq + 1 if run.status == "queued" else seq)
-        self._run = run
-        self._seq = max(seq if seq <= run.seq else 0, run.log.oldest - 1)
-        self._unwatch_run = None if self._wake is None else run.log.watch(self._wake)
-
-    def _leave(self) -> None:
-        if self._unwatch_run is not None:
-            self._unwatch_run()
-        self._run = self._unwatch_run = None
-        self._seq = 0
 
     async def _run_frames(self) -> bytes:
         """Return the next events of the run that the link shows. A batch may have none, and then the next is read."""
-        if self._run is not None and self._run.log.successor is not None:
-            await self._enter(await self._parts.engine.open(self._run.id), self._seq)  # it has moved to another node
-        run = self._run
-        while run is not None and (events := as_many_as_fit(await run.log.batch(self._seq))):
-            first, self._seq = self._seq + 1, self._seq + len(events)
+        followed = self._followed
+        while events := await followed.batch():
+            first, followed.seq = followed.seq + 1, followed.seq + len(events)
             if frames := b"".join(self._frame(seq, event) for seq, event in enumerate(events, first)):
                 return frames
         return b""
