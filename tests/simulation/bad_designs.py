@@ -209,9 +209,8 @@ class _StaysAway(Keeper):
 
 
 def keeper_of(pump: Pump) -> Keeper:
-    keeper = getattr(pump.shared.ended, "__self__", None)
-    assert isinstance(keeper, Keeper)
-    return keeper
+    assert isinstance(pump.shared.keeper, Keeper)
+    return pump.shared.keeper
 
 
 @bad(

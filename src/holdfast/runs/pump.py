@@ -30,6 +30,45 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], float]
 
 
+class PumpNode(Protocol):
+    """This process as one of the nodes on a store, as a pump needs it."""
+
+    async def sure(self) -> None:
+        """Return once the lease is held, so that this node may work on its runs."""
+        ...
+
+    async def resume(self, pump: Pump) -> Source:
+        """Make the source of a run that another node has left."""
+        ...
+
+
+class PumpKeeper(Protocol):
+    """The keeper, as a pump needs it."""
+
+    def take(self, pump: Pump) -> None:
+        """Settle a run whose pump has ended, or is abandoned."""
+        ...
+
+
+class PumpShared(Protocol):
+    """The shared state of the engine, as a pump needs it."""
+
+    limits: Limits
+    tasks: OwnedTasks
+    abandoned: OwnedTasks
+    retry: Retry
+    keeper: PumpKeeper
+
+    @property
+    def this_node(self) -> PumpNode: ...
+
+    def clock(self) -> float: ...
+
+    def sources(self, run: Run, /) -> Source: ...
+
+    def changed(self, pump: Pump, /) -> None: ...
+
+
 class Pump:
     """Reads the source of one run, in a task that may be cancelled at any moment, before its first step too.
 
@@ -41,7 +80,7 @@ class Pump:
         run: Run,
         log: Log,
         intake: Intake,
-        shared: Shared,
+        shared: PumpShared,
         *,
         source: Source | None = None,
         interrupt: Interrupt | None = None,
@@ -82,7 +121,7 @@ class Pump:
             self.append(Segment(None, (), (RunStarted(run.record.model, run.record.message_id),)))
         self.touched = self.started = self.time()
         self.task = loop.create_task(self.read())
-        self.task.add_done_callback(lambda _: self.shared.ended(self))
+        self.task.add_done_callback(lambda _: self.shared.keeper.take(self))
 
     async def read(self) -> None:
         """Read the source. Note how it ended before closing it: a slow or broken close no longer changes that."""
@@ -239,7 +278,7 @@ class Pump:
         assert self.task is not None
         logger.warning("run %s: source ignored the stop for %g s; abandoned", self.run.id, self.run.grace)
         self.shared.abandoned.hold(self.task)
-        self.shared.ended(self)
+        self.shared.keeper.take(self)
 
     def stop_timer(self) -> None:
         """Do not abandon the source any more."""
@@ -268,19 +307,11 @@ class Pumps(dict[str, Pump]):
         return [pump for pump in self.values() if pump.run.record.session_id == session_id]
 
 
-class ThisNode(Protocol):
+class ThisNode(PumpNode, Protocol):
     """This process as one of the nodes on a store: all that runs and sessions need of it."""
-
-    async def sure(self) -> None:
-        """Return once the lease is held, so that this node may work on its runs."""
-        ...
 
     async def renew(self) -> None:
         """Renew the lease now. A fenced node loses its runs."""
-        ...
-
-    async def resume(self, pump: Pump) -> Source:
-        """Make the source of a run that another node has left."""
         ...
 
     def log_of(self, record: RunRecord) -> StoredLog:
@@ -325,8 +356,7 @@ class Shared:
     """The other nodes that are not fenced, at the last look."""
     changed: Callable[[Pump], None] = field(init=False)
     """The committer's: a run has new events."""
-    ended: Callable[[Pump], None] = field(init=False)
-    """The keeper's: a pump has ended, or is abandoned."""
+    keeper: PumpKeeper = field(init=False)
     this_node: ThisNode = field(init=False)
 
 

@@ -50,7 +50,7 @@ class Runs:
         self._watchdog = classes.watchdog(shared.pumps)
         self._committer = classes.committer(shared, lambda pump: self.keeper.lose(pump))
         self.keeper = classes.keeper(shared, self._committer, self.recent, settled)
-        shared.changed, shared.ended = self._committer.changed, self.keeper.take
+        shared.changed, shared.keeper = self._committer.changed, self.keeper
 
     @property
     def unsaved(self) -> int:
