@@ -39,9 +39,10 @@ from holdfast.nodes.lease import Lease
 from holdfast.nodes.node import Node
 from holdfast.nodes.recovery import Recovery
 from holdfast.runs.keeper import Keeper
-from holdfast.runs.pump import Pump, Shared
+from holdfast.runs.pump import Pump
 from holdfast.runs.run import Run
 from holdfast.runs.runs import Runs
+from holdfast.runs.shared import Shared
 from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
 from holdfast.sessions.changes import SessionWatchers

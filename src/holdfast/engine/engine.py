@@ -27,9 +27,10 @@ from ..nodes.recovery import Again
 from ..nodes.remote_log import Follow
 from ..nodes.unstored import Unstored
 from ..runs.admission import Admission, Places
-from ..runs.pump import Clock, Pump, Shared
+from ..runs.pump import Pump
 from ..runs.run import Cost, Interrupt, Limits, Observe, Run
 from ..runs.runs import RunClasses, Runs
+from ..runs.shared import Clock, Shared
 from ..sessions.changes import ChangedSessions, SessionWatchers
 from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key

@@ -8,7 +8,7 @@ import logging
 from typing import Protocol
 
 from ..errors import StoreUnavailable
-from ..runs.pump import Shared
+from ..runs.shared import Shared
 
 logger = logging.getLogger(__name__)
 

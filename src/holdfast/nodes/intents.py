@@ -18,8 +18,9 @@ from ..errors import HoldfastError, OwnerRefused, OwnerSilent, RunSettled, Store
 from ..events import ErrorInfo, StoppedBy
 from ..ids import NewId
 from ..log.settlement import StopIntent
-from ..runs.pump import Pump, Shared
+from ..runs.pump import Pump
 from ..runs.run import Run
+from ..runs.shared import Shared
 from ..store import RunRecord
 from ..store.records import Intent
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..errors import StoreUnavailable
 from ..ids import NewId
-from ..runs.pump import Shared
+from ..runs.shared import Shared
 from ..store.nodes import UNSTORED, OnHint
 from ..store.records import NodeDetails
 

@@ -7,8 +7,8 @@ import contextlib
 
 from ..errors import RunLimitReached, StoreUnavailable
 from ..runs.admission import Places
-from ..runs.pump import Shared
 from ..runs.run import Run
+from ..runs.shared import Shared
 from ..store.nodes import RunsElsewhere
 from .lease import PATIENCE
 

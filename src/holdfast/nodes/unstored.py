@@ -10,7 +10,7 @@ import msgspec
 from ..errors import RunNotFound
 from ..events import AnySettlement, Interrupted, StoppedBy
 from ..log.segment import NOTHING, Segment
-from ..runs.pump import Shared
+from ..runs.shared import Shared
 from ..runs.stored_log import LOOK_AGAIN
 from ..store import RunRecord, Store
 from .remote_log import Follow, RemoteLog

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from ..errors import StoreFailed
 from ..log.segment import NOTHING
 from ..store import Append, LogEnd
-from .pump import Pump, Shared
+from .pump import Pump
+from .shared import Shared
 
 logger = logging.getLogger(__name__)
 

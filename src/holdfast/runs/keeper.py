@@ -14,9 +14,10 @@ from ..events import AnySettlement, Failed
 from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
 from .committer import Committer
-from .pump import Pump, Shared
+from .pump import Pump
 from .recent import Recent
 from .run import Run
+from .shared import Shared
 
 logger = logging.getLogger(__name__)
 

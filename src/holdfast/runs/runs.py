@@ -16,9 +16,10 @@ from ..store import RunRecord
 from .admission import Places
 from .committer import Committer
 from .keeper import Keeper
-from .pump import Pump, Shared
+from .pump import Pump
 from .recent import Recent
 from .run import Interrupt, Run, RunOwner
+from .shared import Shared
 from .stored_log import StoredLog
 from .watchdog import Watchdog
 

@@ -7,7 +7,8 @@ import logging
 import math
 
 from ..errors import DeadlineExceeded, HoldfastError, SourceStalled
-from .pump import Pump, Pumps
+from .pump import Pump
+from .shared import Pumps
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..concurrency.watchers import KeyedWatchers
 from ..errors import StoreUnavailable
-from ..runs.pump import Shared
+from ..runs.shared import Shared
 
 MOST = 1000
 """Maximum number of changed sessions in memory for each owner. A reader that is further behind reloads the list."""

@@ -1,0 +1,85 @@
+"""What the parts of one engine share: its runs, its limits, its tasks, and the node that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..concurrency.background import Background
+from ..concurrency.retry import Retry
+from ..concurrency.tasks import OwnedTasks
+from ..events import Source, StoppedBy
+from ..store import RunRecord, Store
+from ..store.records import NodeRecord
+from .admission import Admission
+from .pump import Pump, PumpKeeper, PumpNode
+from .run import Cost, Limits, Run
+from .stored_log import StoredLog
+
+Clock = Callable[[], float]
+
+
+class Pumps(dict[str, Pump]):
+    """The runs that this engine works on, queued or running, by their ids."""
+
+    def running(self) -> list[Pump]:
+        """Return those that have started and are not settled."""
+        return [pump for pump in self.values() if pump.run.status == "running"]
+
+    def of_session(self, session_id: str) -> list[Pump]:
+        """Return those of a session."""
+        return [pump for pump in self.values() if pump.run.record.session_id == session_id]
+
+
+class ThisNode(PumpNode, Protocol):
+    """This process as one of the nodes on a store: all that runs and sessions need of it."""
+
+    async def renew(self) -> None:
+        """Renew the lease now. A fenced node loses its runs."""
+        ...
+
+    def log_of(self, record: RunRecord) -> StoredLog:
+        """Return the log of a run that is not worked on here."""
+        ...
+
+    async def learn(self, run: Run) -> None:
+        """Wait for the settlement of a run that is not worked on here, and show it."""
+        ...
+
+    def changed(self, run: Run) -> None:
+        """Take note that a run has started or ended: limits count the runs of all nodes."""
+        ...
+
+    async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
+        """Stop a stored run of another node, and wait for its settlement. False if it was ending before."""
+        ...
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the parts of one engine share, for its life."""
+
+    store: Store
+    has_store: bool
+    """If not, every call of `store` is a TypeError."""
+    node_id: str
+    """The id of this node in the store. A fenced node takes a new one."""
+    limits: Limits
+    clock: Clock
+    sources: Callable[[Run], Source]
+    admission: Admission
+    cost: Cost
+    work: OwnedTasks
+    """Tasks that may start or settle a run. The engine's end waits for them."""
+    tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("the engine"))
+    abandoned: OwnedTasks = field(default_factory=lambda: OwnedTasks("an abandoned source"))
+    pumps: Pumps = field(default_factory=Pumps)
+    retry: Retry = field(default_factory=Retry)
+    background: Background = field(default_factory=Background)
+    others: list[NodeRecord] = field(default_factory=list)
+    """The other nodes that are not fenced, at the last look."""
+    changed: Callable[[Pump], None] = field(init=False)
+    """The committer's: a run has new events."""
+    keeper: PumpKeeper = field(init=False)
+    this_node: ThisNode = field(init=False)
