@@ -41,7 +41,6 @@ from holdfast.nodes.recovery import Recovery
 from holdfast.runs.keeper import Keeper
 from holdfast.runs.pump import Pump
 from holdfast.runs.run import Run
-from holdfast.runs.runs import Runs
 from holdfast.runs.shared import Shared
 from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
@@ -249,15 +248,15 @@ class _ShieldOnly(Keeper):
     def take(self, pump: Pump) -> None:
         pump.stop_timer()
         if pump.keeping is None and pump.task is not None:
-            pump.closed_at = self._shared.clock() if pump.task.done() else None
-            pump.keeping = self._shared.tasks.spawn(self._save_shielded(pump))
+            pump.closed_at = self.shared.clock() if pump.task.done() else None
+            pump.keeping = self.shared.tasks.spawn(self._save_shielded(pump))
 
     async def _save_shielded(self, pump: Pump) -> None:
-        saving = self._shared.tasks.spawn(self.keep(pump))
+        saving = self.shared.tasks.spawn(self.keep(pump))
         try:
             await asyncio.shield(saving)
         except asyncio.CancelledError:
-            now = self._shared.clock()
+            now = self.shared.clock()
             self.show(pump, self.judge(pump, now), now)
 
 
@@ -566,11 +565,10 @@ class _EndNotedAfterTheClose(Pump):
 )
 class _SavesBlindly(MemoryStore):
     async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run, message = self._runs.get(run_id), kwargs["message"]
+        run, message = self.stored_runs.get(run_id), kwargs["message"]
         if run is not None and run.record.settlement is not None and message is not None:
-            self._leave(
-                self._sessions[run.record.session_id or ""], run.record, replace(message, id=f"{message.id}_again")
-            )
+            session = self.stored_sessions[run.record.session_id or ""]
+            session.add_answer(run.record, replace(message, id=f"{message.id}_again"))
         return await super().settle(run_id, epoch, **kwargs)
 
 
@@ -582,9 +580,9 @@ class _SavesBlindly(MemoryStore):
 )
 class _LastSettlementWins(MemoryStore):
     async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         if run is not None and run.record.settlement is not None:
-            self._extend(run, [Settled(kwargs["settlement"])])
+            run.extend([Settled(kwargs["settlement"])])
             run.record = replace(run.record, settlement=kwargs["settlement"])
         return await super().settle(run_id, epoch, **kwargs)
 
@@ -596,16 +594,19 @@ class _LastSettlementWins(MemoryStore):
     expects="a subscriber saw something else than the log|its log is not what its source yielded|something follows",
 )
 class _NoFencing(MemoryStore):
-    def _append(self, keeper: str, entry: Any) -> Any:
-        run = self._runs.get(entry.run_id)
+    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
+        return [self._append_unfenced(entry) for entry in entries]
+
+    def _append_unfenced(self, entry: Any) -> Any:
+        run = self.stored_runs.get(entry.run_id)
         if run is None:
             return "lost"
         if rules.extends(entry, run.record.seq):
-            self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+            run.extend(entry.events[run.record.seq + 1 - entry.first :])
         return run.record.seq
 
     async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         if run is not None and run.record.settlement is None:
             kwargs["seq"] = run.record.seq + 1
         return await super().settle(run_id, run.record.epoch if run is not None else epoch, **kwargs)
@@ -620,7 +621,7 @@ class _NoFencing(MemoryStore):
 class _AppendsTwice(MemoryStore):
     async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
         renumbered = [
-            replace(entry, first=run.record.seq + 1) if (run := self._runs.get(entry.run_id)) else entry
+            replace(entry, first=run.record.seq + 1) if (run := self.stored_runs.get(entry.run_id)) else entry
             for entry in entries
         ]
         return await super().append(keeper, renumbered)
@@ -634,14 +635,14 @@ class _ForgetsKeys(MemoryStore):
         key: Idempotency | None = kwargs.pop("idempotency", None)
         made = await super().create_run(run, input, **kwargs)
         if key is not None:
-            self._runs[made.id].key = key
+            self.stored_runs[made.id].key = key
         return made
 
     async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
         for entry in entries:
-            run = self._runs.get(entry.run_id)
+            run = self.stored_runs.get(entry.run_id)
             if run is not None and run.key is not None:
-                self._keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
+                self.idempotency_keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
         return await super().append(keeper, entries)
 
 
@@ -664,10 +665,10 @@ class _StopsBySession(Engine):
 
 class _StartsAnything(MemoryStore):
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         if session is None or not (queued := session.queued()):
             return None
-        return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
+        return session.begin(queued[0], queued[0].record.input, keeper=keeper, at=now)
 
 
 @bad(
@@ -680,14 +681,14 @@ class _StartsAnything(MemoryStore):
 class _PromotesEarly(Keeper):
     async def keep(self, pump: Pump) -> None:
         if pump.run.record.session_id is not None:
-            self._settled(pump.run)
+            self.settled(pump.run)
             await asyncio.sleep(0.01)
         await super().keep(pump)
 
 
 class _InterruptsFreely(MemoryStore):
-    def _busy(self, session: Any, if_busy: Any) -> Any:
-        return None if if_busy == "interrupt" else super()._busy(session, if_busy)
+    def busy(self, session: Any, if_busy: Any) -> Any:
+        return None if if_busy == "interrupt" else super().busy(session, if_busy)
 
 
 @bad(
@@ -699,15 +700,15 @@ class _InterruptsFreely(MemoryStore):
 )
 class _InterruptDoesNotWait(SessionQueue):
     async def stop_running(self, session_id: str, by: Any) -> list[Run]:
-        running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
+        running = [pump for pump in self.shared.pumps.of_session(session_id) if pump.run.status == "running"]
         for pump in running:
-            pump.end(StopIntent(by, self._shared.clock()))
+            pump.end(StopIntent(by, self.shared.clock()))
         return [pump.run for pump in running]
 
 
 class _NeverBusy(MemoryStore):
-    def _busy(self, session: Any, if_busy: Any) -> Any:
-        return None if if_busy == "reject" else super()._busy(session, if_busy)
+    def busy(self, session: Any, if_busy: Any) -> Any:
+        return None if if_busy == "reject" else super().busy(session, if_busy)
 
 
 @bad(
@@ -723,7 +724,7 @@ class _ChecksOutsideTheLock(SessionQueue):
 
     async def create(self, pump: Pump, create: Any) -> RunRecord:
         if (session_id := pump.run.record.session_id) is not None:
-            running = await self._store.list_runs(session_id=session_id, status="running")
+            running = await self.shared.store.list_runs(session_id=session_id, status="running")
             if running:
                 raise SessionBusy(running[0].id)
         return await super().create(pump, create)
@@ -738,12 +739,12 @@ def lease_of(shared: Shared) -> Lease:
 
 
 class _AdoptsLater(Recovery):
-    async def _inherit(self, run_id: str) -> None:
-        await self._retry(lambda: read_back(self._store, run_id))
-        run = self._store.medium._runs[run_id]  # type: ignore[attr-defined]
-        if not run.record.keeper:
-            run.record = replace(run.record, keeper=self._shared.node_id)
-        await super()._inherit(run_id)
+    async def inherit(self, run_id: str, epoch: int) -> None:
+        await self.shared.retry(lambda: read_back(self.shared.store, run_id))
+        run = self.shared.store.medium.stored_runs.get(run_id)  # type: ignore[attr-defined]
+        if run is not None and not run.record.keeper:
+            run.record = replace(run.record, keeper=self.shared.node_id)
+        await super().inherit(run_id, epoch)
 
 
 @bad(
@@ -753,13 +754,14 @@ class _AdoptsLater(Recovery):
     expects="a subscriber saw something else than the log has",
 )
 class _CountsAnew(MemoryStore):
-    def _take_orphans(self, keeper: str) -> None:
-        before = {run_id: run.record.epoch for run_id, run in self._runs.items()}
-        super()._take_orphans(keeper)
-        for run_id, run in self._runs.items():
+    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
+        owned = await super().claim(keeper, unbroken)
+        for run_id, run in self.stored_runs.items():
             if run.record.epoch != before[run_id]:
                 run.events.clear()
                 run.record = replace(run.record, seq=0)
+        return owned
 
 
 @bad(
@@ -770,8 +772,8 @@ class _CountsAnew(MemoryStore):
 )
 class _ClaimsTheLiving(MemoryStore):
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        for node in [node for node in self._nodes.values() if node.id != keeper]:
-            self._nodes[node.id] = replace(node, fenced=True)
+        for node in [node for node in self.stored_nodes.values() if node.id != keeper]:
+            self.stored_nodes[node.id] = replace(node, fenced=True)
         return await super().claim(keeper, unbroken)
 
 
@@ -796,7 +798,7 @@ class _DropsThePartial(Keeper):
 class _ForgetsWhatItClaimed(Recovery):
     async def inherit(self, run_id: str, epoch: int) -> None:
         try:
-            await read_back(self._store, run_id)  # no second try, now or at another look
+            await read_back(self.shared.store, run_id)  # no second try, now or at another look
         except StoreUnavailable:
             return
         await super().inherit(run_id, epoch)
@@ -811,18 +813,19 @@ class _ForgetsWhatItClaimed(Recovery):
     stage=_many_find_an_orphan,
 )
 class _ClaimsForNobody(MemoryStore):
-    def _take_orphans(self, keeper: str) -> None:
-        super()._take_orphans("")
-
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+        before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
         owned = await super().claim(keeper, unbroken)
-        orphans = [run.record for run in self._runs.values() if run.record.status == "running"]
+        for run_id, run in self.stored_runs.items():
+            if run.record.epoch != before[run_id]:
+                run.record = replace(run.record, keeper="")
+        orphans = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
         return owned | {record.id: record.epoch for record in orphans if not record.keeper}
 
 
 class _RenewsNothingMore(Lease):
     async def hold(self) -> None:
-        await self._shared.retry(self.renew)
+        await self.shared.retry(self.renew)
 
 
 @bad(
@@ -835,15 +838,15 @@ class _RenewsNothingMore(Lease):
 )
 class _SerialHeartbeat(Recovery):
     async def look(self) -> None:
-        await lease_of(self._shared).renew()
+        await lease_of(self.shared).renew()
         await super().look()
         await asyncio.sleep(0.01)  # until the pumps of what it has inherited look for their sources
-        while len(self._shared.work):
-            await self._shared.work.wait()
+        while len(self.shared.work):
+            await self.shared.work.wait()
             await asyncio.sleep(0.01)
 
     async def resume(self, pump: Pump) -> Any:
-        return await self._shared.work.run(super().resume(pump))
+        return await self.shared.work.run(super().resume(pump))
 
 
 @bad(
@@ -855,24 +858,11 @@ class _SerialHeartbeat(Recovery):
 )
 class _ClientsClock(Lease):
     async def renew(self) -> None:
-        usual, self.seconds = self.seconds, self._shared.clock() - asyncio.get_running_loop().time() - EPOCH + LEASE
+        usual, self.seconds = self.seconds, self.shared.clock() - asyncio.get_running_loop().time() - EPOCH + LEASE
         try:
             await super().renew()
         finally:
             self.seconds = usual
-
-
-class _Unguarded:
-    """A store that is asked to claim without the guard."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def claim(self, keeper: str, unbroken: float = 0.0) -> Any:
-        return self._store.claim(keeper, 0.0)
 
 
 @bad(
@@ -883,9 +873,8 @@ class _Unguarded:
     stage=_store_is_away_for_longer_than_a_lease,
 )
 class _NoGuard(Recovery):
-    def __init__(self, runs: Runs, *args: Any) -> None:
-        super().__init__(runs, *args)
-        self._store = _Unguarded(runs.shared.store)  # type: ignore[assignment]
+    async def claim(self) -> dict[str, int]:
+        return await self.shared.store.claim(self.shared.node_id, 0.0)
 
 
 @bad(
@@ -896,9 +885,8 @@ class _NoGuard(Recovery):
     stage=_sleeper_falls_silent,
 )
 class _KeepsItsRuns(Lease):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._drop = lambda node: None
+    def __init__(self, shared: Shared, seconds: float, details: Any, new_id: Any, drop: Any, *others: Any) -> None:
+        super().__init__(shared, seconds, details, new_id, lambda node: None, *others)
 
 
 @bad(
@@ -936,7 +924,7 @@ class _NoRecovery(MemoryStore):
 )
 class _StopAsASignal(Intents):
     def hinted(self) -> None:
-        self._shared.tasks.start(super().look())
+        self.shared.tasks.start(super().look())
 
     async def look(self) -> None:
         pass
@@ -951,16 +939,18 @@ class _StopAsASignal(Intents):
 )
 class _ChecksWithoutALock(MemoryStore):
     async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
-        may = self._is_standing(keeper)
+        may = self.is_standing(keeper)
         epochs = {
-            entry.run_id: self._runs[entry.run_id].record.epoch for entry in entries if entry.run_id in self._runs
+            entry.run_id: self.stored_runs[entry.run_id].record.epoch
+            for entry in entries
+            if entry.run_id in self.stored_runs
         }
         await asyncio.sleep(0.3)
         if not may or any(entry.epoch != epochs.get(entry.run_id) for entry in entries):
             return await super().append(keeper, entries)
         for entry in entries:
-            self._extend(self._runs[entry.run_id], entry.events)
-        return [self._runs[entry.run_id].record.seq for entry in entries]
+            self.stored_runs[entry.run_id].extend(entry.events)
+        return [self.stored_runs[entry.run_id].record.seq for entry in entries]
 
 
 @bad(
@@ -971,13 +961,15 @@ class _ChecksWithoutALock(MemoryStore):
     stage=_interrupts_what_is_half_made,
 )
 class _WaitsUnderTheLock(SessionQueue):
-    async def _make_way(self, session_id: str, if_busy: Any) -> None:
-        await super()._make_way(session_id, if_busy)
+    async def make_way(self, session_id: str, if_busy: Any) -> None:
+        await super().make_way(session_id, if_busy)
         while if_busy == "interrupt" and await self._is_busy(session_id):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     async def _is_busy(self, session_id: str) -> bool:
-        return bool(await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running")))
+        return bool(
+            await self.shared.retry(lambda: self.shared.store.list_runs(session_id=session_id, status="running"))
+        )
 
 
 @bad(
@@ -989,9 +981,9 @@ class _WaitsUnderTheLock(SessionQueue):
 )
 class _WaitsForTheSettlement(SessionQueue):
     async def stop_running(self, session_id: str, by: Any) -> list[Run]:
-        running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
+        running = [pump for pump in self.shared.pumps.of_session(session_id) if pump.run.status == "running"]
         for pump in running:
-            pump.end(StopIntent(by, self._shared.clock()))
+            pump.end(StopIntent(by, self.shared.clock()))
         runs = [pump.run for pump in running]
         for run in runs:
             await run.settled()
@@ -1010,8 +1002,10 @@ class _WaitsForTheSettlement(SessionQueue):
 )
 class _StartUnheard(SessionQueue):
     async def first_queued(self, session_id: str) -> RunRecord | None:
-        now = self._shared.clock()
-        return await self._retry(lambda: self._store.start_queued(session_id, keeper=self._shared.node_id, now=now))
+        now = self.shared.clock()
+        return await self.shared.retry(
+            lambda: self.shared.store.start_queued(session_id, keeper=self.shared.node_id, now=now)
+        )
 
 
 @bad(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.events import (
     FAILED,
@@ -178,7 +178,7 @@ class _RunCheck:
     # the truth
 
     def _check_truth(self, settlement: AnySettlement) -> None:
-        problem = _TRUTH[type(settlement)](self, settlement)
+        problem = self._TRUTH[type(settlement)](self, settlement)
         if problem:
             self.violate(f"it is called {settlement.outcome}, {problem}")
 
@@ -311,14 +311,13 @@ class _RunCheck:
         elif source.plan.shape == "iterator" and not source.closes and self.run.accepted is not None:
             self.violate("its source was never closed")
 
-
-_TRUTH: dict[type, Any] = {
-    Completed: _RunCheck._completed,
-    Truncated: _RunCheck._truncated,
-    Stopped: _RunCheck._stopped,
-    Failed: _RunCheck._failed,
-    Interrupted: _RunCheck._interrupted,
-}
+    _TRUTH: ClassVar[dict[type, Any]] = {
+        Completed: _completed,
+        Truncated: _truncated,
+        Stopped: _stopped,
+        Failed: _failed,
+        Interrupted: _interrupted,
+    }
 
 
 def all_of(log: Any, after: int) -> list[Event]:

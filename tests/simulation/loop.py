@@ -59,22 +59,22 @@ class Process:
 class Handle:
     """A callback that will run once, unless it is cancelled."""
 
-    __slots__ = ("_cancelled", "_when", "args", "callback", "context")
+    __slots__ = ("_when", "args", "callback", "context", "is_cancelled")
 
     def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, when: float) -> None:
         self.callback = callback
         self.args = args
         self.context = context
-        self._cancelled = False
+        self.is_cancelled = False
         self._when = when
 
     def cancel(self) -> None:
         """Do not run it."""
-        self._cancelled = True
+        self.is_cancelled = True
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        return self._cancelled
+        return self.is_cancelled
 
     def when(self) -> float:
         """Return the time at which it is due."""
@@ -194,7 +194,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
     def _advance(self) -> None:
         """Jump to the next timer, and take everything that is due by then."""
         timers = self._timers
-        while timers and timers[0][2]._cancelled:
+        while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         if not timers:
             raise Livelock("every task waits for something that never comes")
@@ -210,7 +210,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
         if len(batch) > 1 and self._random() < self._disorder:
             self._disarrange(batch)
         for handle in batch:
-            if handle._cancelled:
+            if handle.is_cancelled:
                 continue
             context = handle.context
             process = context.get(PROCESS)

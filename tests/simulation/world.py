@@ -242,7 +242,7 @@ class World:
         """Find the servers that were just taken for dead, and whether a renewal of theirs had failed a moment ago."""
         is_slow, now = max(self.scenario.weather.delays) > 1.0, self.loop.time()
         for server in self.servers:
-            node = self.medium._nodes.get(server.engine.keeper)
+            node = self.medium.stored_nodes.get(server.engine.keeper)
             if node is not None and node.fenced and is_slow and now - server.last_failed_renewal < LEASE:
                 server.starved.add(node.id)
 
@@ -717,7 +717,7 @@ class World:
     def _roll_back(self) -> None:
         """The store loses the newest events of the runs that go on, as a standby may that takes over."""
         self.rolled_back = True
-        for run in self.medium._runs.values():
+        for run in self.medium.stored_runs.values():
             if run.record.status == "running" and run.events:
                 left = int(self.random() * len(run.events))
                 self.say(f"the log of {run.record.id} is rolled back to {left}")
@@ -837,7 +837,7 @@ class World:
         """Tell whether every run has ended, kept or not, and every server is up."""
         alive = self._alive()
         return (
-            all(run.record.status == "settled" for run in self.medium._runs.values())
+            all(run.record.status == "settled" for run in self.medium.stored_runs.values())
             and all(server.ready for server in alive)
             and not any(server.engine.held for server in alive)
         )
@@ -852,7 +852,7 @@ class World:
     def digest(self) -> int:
         """Return a number that two runs of the same seed share only if they were the same to the last step."""
         told = [(run.id, run.told, [view.shown for view in run.views]) for run in self.history.runs.values()]
-        logs = [(run.record, run.events) for run in self.medium._runs.values()]
+        logs = [(run.record, run.events) for run in self.medium.stored_runs.values()]
         return zlib.crc32(repr((self.loop.trace, told, logs)).encode())
 
     def check_idle(self, server: Server) -> None:

@@ -271,7 +271,7 @@ async def test_a_store_that_was_rolled_back_gets_again_what_it_lacks():
     async with Engine(store) as engine:
         run = await engine.start(source(), keep=True)
         await spoken(run, "one two ")
-        stored = store._runs[run.id]
+        stored = store.stored_runs[run.id]
         del stored.events[1:]
         stored.record = replace(stored.record, seq=1)
         more.set()
@@ -315,7 +315,7 @@ async def test_a_run_that_cannot_be_sent_again_fails_alone():
         runs = [await engine.start(source(), keep=True) for _ in range(2)]
         for run in runs:
             await spoken(run, "one ")
-        stored = store._runs[runs[0].id]
+        stored = store.stored_runs[runs[0].id]
         del stored.events[1:]
         stored.record = replace(stored.record, seq=1)
         store.broken = runs[0].id

@@ -1008,7 +1008,7 @@ class BothStores(RuleBasedStateMachine):
     def reopen(self):
         self.loop.run_until_complete(self.store.close())
         self.store = SqliteStore(self.folder.name)
-        self.model._nodes.clear()  # opening proves that every other process is dead
+        self.model.stored_nodes.clear()  # opening proves that every other process is dead
 
     @rule(query=st.sampled_from([*WORDS, "al", "alpha part", "answ"]) | st.text(max_size=5))
     def search(self, query):

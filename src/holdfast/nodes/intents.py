@@ -43,7 +43,7 @@ class Intents:
     """
 
     def __init__(self, shared: Shared, new_id: NewId, serve: Serve | None) -> None:
-        self._shared = shared
+        self.shared = shared
         self._store, self._retry = shared.store, shared.retry
         self._new_id = new_id
         self._serve = serve
@@ -55,7 +55,7 @@ class Intents:
 
     async def ask(self, run_id: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request to the owner of a run, and return its answer. `OwnerSilent` if there is none in time."""
-        asked_by = self._shared.node_id
+        asked_by = self.shared.node_id
         intent = Intent(id=self._new_id("int"), run_id=run_id, kind=kind, body=body, asked_by=asked_by)
         answered = self._waiting[intent.id] = asyncio.Event()
         try:
@@ -115,7 +115,7 @@ class Intents:
         """Check for requests soon, once for several hints."""
         if not self._is_due:
             self._is_due = True
-            self._shared.tasks.start(self._look_now())
+            self.shared.tasks.start(self._look_now())
 
     async def _look_now(self) -> None:
         self._is_due = False
@@ -124,13 +124,13 @@ class Intents:
 
     async def look(self) -> None:
         """Handle the open requests of the runs that are active on this node."""
-        for intent in await self._store.open_intents(self._shared.node_id):
-            if (pump := self._shared.pumps.get(intent.run_id)) is not None and pump.run.status == "running":
+        for intent in await self._store.open_intents(self.shared.node_id):
+            if (pump := self.shared.pumps.get(intent.run_id)) is not None and pump.run.status == "running":
                 self.serve(pump, intent)
 
     async def take_stop(self, record: RunRecord) -> Intent | None:
         """Take an open request to stop a run that this node is about to continue, if there is one."""
-        for intent in await self._retry(lambda: self._store.open_intents(self._shared.node_id)):
+        for intent in await self._retry(lambda: self._store.open_intents(self.shared.node_id)):
             if intent.run_id == record.id and intent.kind == "stop" and await self._take(intent, record.epoch):
                 return intent
         return None
@@ -142,7 +142,7 @@ class Intents:
         """Handle a request in a task."""
         if intent.id not in self._at_work:
             self._at_work.add(intent.id)
-            self._shared.tasks.start(self._serve_one(pump, intent))
+            self.shared.tasks.start(self._serve_one(pump, intent))
 
     async def _serve_one(self, pump: Pump, intent: Intent) -> None:
         try:
@@ -153,10 +153,10 @@ class Intents:
 
     def stop_now(self, pump: Pump, intent: Intent) -> None:
         """Stop a run by a request that was taken, before its source continues."""
-        self._shared.tasks.start(self._reply(intent, self._stopped(pump, self._end(pump, intent))))
+        self.shared.tasks.start(self._reply(intent, self._stopped(pump, self._end(pump, intent))))
 
     def _end(self, pump: Pump, intent: Intent) -> bool:
-        return pump.end(StopIntent(intent.body["by"], self._shared.clock()))
+        return pump.end(StopIntent(intent.body["by"], self.shared.clock()))
 
     async def _stopped(self, pump: Pump, is_first: bool) -> dict[str, Any]:
         await pump.run.settled()

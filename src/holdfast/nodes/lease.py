@@ -42,7 +42,7 @@ class Lease:
         on_hint: OnHint,
         counts: Counts = dict,
     ) -> None:
-        self._shared = shared
+        self.shared = shared
         self._counts = counts
         self._store = shared.store
         self.seconds = seconds
@@ -60,48 +60,48 @@ class Lease:
 
     async def hold(self) -> None:
         """Take the lease, and renew it three times per lease."""
-        await self._shared.retry(self.renew)
+        await self.shared.retry(self.renew)
         every = self.seconds / 3
-        self._shared.background.every(
-            "lease", every, lambda: self._shared.retry(self.renew), first=every, longest_pause=every
+        self.shared.background.every(
+            "lease", every, lambda: self.shared.retry(self.renew), first=every, longest_pause=every
         )
         with contextlib.suppress(StoreUnavailable):
-            await self._store.hint("joined", [self._shared.node_id])  # the limits of others count its runs now
+            await self._store.hint("joined", [self.shared.node_id])  # the limits of others count its runs now
 
     async def renew(self) -> None:
         """Renew the lease. A fenced node takes a new id."""
-        requested_at, node = asyncio.get_running_loop().time(), self._shared.node_id
+        requested_at, node = asyncio.get_running_loop().time(), self.shared.node_id
         if self._unlisten is None:
             self._unlisten = self._store.listen(node, self._on_hint)
         if await self._store.renew(node, self.seconds, self._current_details()) is not None:
             self._until = max(self._until, requested_at + self.seconds)
-        elif node == self._shared.node_id:
+        elif node == self.shared.node_id:
             self._begin_anew(node)
             await self.renew()
 
     def _current_details(self) -> NodeDetails:
-        counts = {**self._counts(), **counts_of_node(self._shared)}
+        counts = {**self._counts(), **counts_of_node(self.shared)}
         return NodeDetails(address=self._details.address, version=self._details.version, counts=counts)
 
     def _begin_anew(self, node: str) -> None:
         logger.warning("this node was taken for dead: its runs belong to others, and it takes a new id")
         self._until = 0.0
-        self._shared.node_id = self._new_id("eng")
+        self.shared.node_id = self._new_id("eng")
         self._end_listening()
         self._drop(node)
 
     async def sure(self) -> None:
         """Renew the lease if it may have ended: after a long pause of this process its runs may belong to others."""
         if not self.is_held:
-            await self._shared.tasks.run(self.renew())
+            await self.shared.tasks.run(self.renew())
 
     async def release(self) -> None:
         """End the lease, so that other nodes can take over at once. If that fails, it ends by itself."""
         self._end_listening()
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._store.release(self._shared.node_id)
-                await self._store.hint("left", [self._shared.node_id])
+                await self._store.release(self.shared.node_id)
+                await self._store.hint("left", [self.shared.node_id])
         except Exception as error:  # noqa: BLE001
             logger.warning("could not release the lease of this node: %s", error)
 

@@ -37,7 +37,7 @@ class Recovery:
         lease: float,
         again: Again | None,
     ) -> None:
-        self._runs, self._shared = runs, runs.shared
+        self._runs, self.shared = runs, runs.shared
         self._store, self._retry, self._pumps = runs.shared.store, runs.shared.retry, runs.shared.pumps
         self._queue = queue
         self._intents = intents
@@ -47,13 +47,20 @@ class Recovery:
 
     async def look(self) -> None:
         """Claim the runs of dead nodes, and take up, in tasks, all that are not active here."""
-        if self._shared.admission.closed:
+        if self.shared.admission.closed:
             return
-        owned = await self._store.claim(self._shared.node_id, self._lease * 2 / 3)
-        for run_id, epoch in owned.items():
+        for run_id, epoch in (await self.claim()).items():
             if not self._is_here(run_id, epoch) and run_id not in self._at_work:
                 self._at_work.add(run_id)
-                self._shared.work.start(self.inherit(run_id, epoch))
+                self.shared.work.start(self.inherit(run_id, epoch))
+
+    async def claim(self) -> dict[str, int]:
+        """Take over the runs of dead nodes, and return the epochs of all runs that this node then owns.
+
+        No node is taken for dead until this one has renewed its lease for a while: after an outage of the store the
+        others need as long to renew theirs.
+        """
+        return await self._store.claim(self.shared.node_id, self._lease * 2 / 3)
 
     def _is_here(self, run_id: str, epoch: int) -> bool:
         pump = self._pumps.get(run_id)
@@ -75,9 +82,9 @@ class Recovery:
         log = await self._retry(lambda: read_back(self._store, run_id))
         record = await self._retry(lambda: self._store.get_run(run_id))
         stop = None if record is None else await self._intents.take_stop(record)
-        if record is None or record.status != "running" or record.keeper != self._shared.node_id:
+        if record is None or record.status != "running" or record.keeper != self.shared.node_id:
             return  # it has settled, or belongs to another node
-        if self._shared.admission.closed:
+        if self.shared.admission.closed:
             return
         if (slept := self._pumps.get(run_id)) is not None:
             self._runs.keeper.lose(slept)

@@ -24,7 +24,7 @@ class Committer:
 
     def __init__(self, shared: Shared, lose: Callable[[Pump], None]) -> None:
         # for the life of the engine
-        self._shared, self._lose = shared, lose
+        self.shared, self._lose = shared, lose
         self._is_started = self._has_failed = False
         # while there is something to save
         self._unsaved: dict[Pump, None] = {}
@@ -41,7 +41,7 @@ class Committer:
         self._more.set()
         if not self._is_started:
             self._is_started = True
-            self._shared.background.every("committer", 0.0, self._serve, longest_pause=1.0)
+            self.shared.background.every("committer", 0.0, self._serve, longest_pause=1.0)
 
     def forget(self, pump: Pump) -> None:
         """Save nothing more of a run: it has ended, or belongs to another node."""
@@ -49,7 +49,7 @@ class Committer:
 
     async def commit(self) -> None:
         """Save what is new, and publish it. An unexpected error fails the runs that cannot be saved, and is raised."""
-        pumps, self._unsaved, at = self._unsaved, {}, self._shared.clock()
+        pumps, self._unsaved, at = self._unsaved, {}, self.shared.clock()
         parts = [
             (pump, Append(pump.run.id, pump.run.record.epoch, pump.log.seq + 1, segment, at))
             for pump in pumps
@@ -66,9 +66,9 @@ class Committer:
 
     async def _append(self, entries: list[Append]) -> list[LogEnd]:
         """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
-        ends = await self._shared.retry(lambda: self._shared.store.append(self._shared.node_id, entries))
+        ends = await self.shared.retry(lambda: self.shared.store.append(self.shared.node_id, entries))
         if "fenced" in ends:
-            await self._shared.retry(self._shared.this_node.renew)
+            await self.shared.retry(self.shared.this_node.renew)
         return ends
 
     async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:
@@ -84,7 +84,7 @@ class Committer:
         """Save what a log has after `end`, which the store had before it was rolled back."""
         logger.warning("run %s: the store was rolled back to event %s", pump.run.id, end)
         while isinstance(end, int) and (events := pump.log.between(end, pump.log.appended)):
-            entry = Append(pump.run.id, pump.run.record.epoch, end + 1, events, self._shared.clock())
+            entry = Append(pump.run.id, pump.run.record.epoch, end + 1, events, self.shared.clock())
             (end,) = await self._append([entry])
         return end
 

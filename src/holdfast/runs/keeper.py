@@ -30,9 +30,10 @@ class Keeper:
     """
 
     def __init__(self, shared: Shared, committer: Committer, recent: Recent, settled: Callable[[Run], None]) -> None:
-        self._shared = shared
+        self.shared = shared
         self._committer, self._recent = committer, recent
-        self._settled = settled
+        self.settled = settled
+        """Called with each run that has settled here."""
 
     def take(self, pump: Pump) -> None:
         """Settle a run whose pump has ended, or is abandoned."""
@@ -40,25 +41,25 @@ class Keeper:
             return  # it was abandoned, and has ended since
         pump.stop_timer()
         if pump.task.done():
-            pump.closed_at = self._shared.clock()
+            pump.closed_at = self.shared.clock()
         if pump.keeping is None and not pump.log.closed:
             if pump.has_begun and not pump.run.kept:
                 pump.log.seal()  # nothing has to be waited for
-                now = self._shared.clock()
+                now = self.shared.clock()
                 self.show(pump, self.judge(pump, now), now)
             else:
-                pump.keeping = self._shared.tasks.spawn(self.keep(pump))
+                pump.keeping = self.shared.tasks.spawn(self.keep(pump))
 
     async def keep(self, pump: Pump) -> None:
         """Wait for what is unsaved, judge, store the settlement, show it."""
         pump.log.seal()
         if not pump.has_begun and (closing := pump.discard_source()):
-            await asyncio.wait({closing}, timeout=self._shared.limits.grace)
-            pump.closed_at = self._shared.clock() if closing.done() else None
+            await asyncio.wait({closing}, timeout=self.shared.limits.grace)
+            pump.closed_at = self.shared.clock() if closing.done() else None
         await pump.saved()
         if pump.log.closed:
             return  # the run was lost to another node
-        now = self._shared.clock()
+        now = self.shared.clock()
         settlement = self.judge(pump, now)
         standing = await self.save(pump, settlement, now) if pump.run.kept else settlement
         if standing is None:
@@ -83,7 +84,7 @@ class Keeper:
             return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server's log.").info())
 
     def _with_cost(self, pump: Pump, settlement: AnySettlement) -> AnySettlement:
-        cost = self._shared.cost(pump.run.record, settlement)
+        cost = self.shared.cost(pump.run.record, settlement)
         usage = settlement.usage
         if cost is None:
             return settlement
@@ -95,17 +96,17 @@ class Keeper:
         A settlement that the store cannot take is replaced by a plain failure, which is tried until it is stored.
         """
         try:
-            return await self._shared.retry(self._writing(pump, settlement, now))
+            return await self.shared.retry(self._writing(pump, settlement, now))
         except Exception:
             logger.exception("run %s: could not store the outcome", pump.run.id)
         failed = Failed(text=pump.log.text, error=StoreFailed().info())
-        return await self._shared.retry.always(self._writing(pump, failed, now))
+        return await self.shared.retry.always(self._writing(pump, failed, now))
 
     def _writing(
         self, pump: Pump, settlement: AnySettlement, now: float
     ) -> Callable[[], Awaitable[AnySettlement | None]]:
         """Return a write that can be repeated: it says the same each time."""
-        record, seq, settle = pump.run.record, pump.log.seq + 1, self._shared.store.settle
+        record, seq, settle = pump.run.record, pump.log.seq + 1, self.shared.store.settle
         message = _message_of(pump, settlement, now)
 
         async def write() -> AnySettlement | None:
@@ -126,26 +127,26 @@ class Keeper:
         pump.drop()
         if not run.kept:
             self._recent.add(run, pump.log)
-        self._settled(run)
+        self.settled(run)
 
     def lose(self, pump: Pump) -> None:
         """Another node has the run: send readers to its log, and learn the settlement for those who wait."""
         if not pump.log.closed:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
-                self._shared.abandoned.hold(pump.task)
-            pump.log.abandon(partial(self._shared.this_node.log_of, pump.run.record))
+                self.shared.abandoned.hold(pump.task)
+            pump.log.abandon(partial(self.shared.this_node.log_of, pump.run.record))
             self.let_go(pump)
-            self._shared.tasks.start(self._shared.this_node.learn(pump.run))
+            self.shared.tasks.start(self.shared.this_node.learn(pump.run))
 
     def let_go(self, pump: Pump) -> None:
         """Give back what a run has taken, once."""
-        if self._shared.pumps.get(pump.run.id) is not pump:
+        if self.shared.pumps.get(pump.run.id) is not pump:
             return
-        del self._shared.pumps[pump.run.id]
+        del self.shared.pumps[pump.run.id]
         self._committer.forget(pump)
         if pump.task is not None:
-            self._shared.admission.give_back(pump.run.record.owner)
+            self.shared.admission.give_back(pump.run.record.owner)
         else:
             pump.discard_source()
 

@@ -21,7 +21,7 @@ class SessionWatchers:
     """Wakes the watchers of a session, or of an owner's list of sessions, on this node and by hints on the others."""
 
     def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+        self.shared = shared
         # for the life of the engine, a bounded number for each owner
         self.lists = ChangedSessions(shared.node_id)
         # while there are watchers
@@ -59,23 +59,23 @@ class SessionWatchers:
 
     def hint(self, session_id: str | None, owner: str | None) -> None:
         """Send a hint about a change to the other nodes, together with other changes of the next moment."""
-        if session_id is not None and self._shared.others:
+        if session_id is not None and self.shared.others:
             if not self._hinted:
                 asyncio.get_running_loop().call_later(_JOINED, self._send_hints)
             self._hinted.add(_change(session_id, owner))
 
     def leave(self, session_id: str) -> None:
         """Send a hint about a session whose queue this node leaves to the others when it shuts down."""
-        if self._shared.others:
-            self._shared.tasks.start(self._send("left", [session_id]))
+        if self.shared.others:
+            self.shared.tasks.start(self._send("left", [session_id]))
 
     def _send_hints(self) -> None:
         hinted, self._hinted = sorted(self._hinted), set()
-        self._shared.tasks.start(self._send("session", hinted))
+        self.shared.tasks.start(self._send("session", hinted))
 
     async def _send(self, topic: str, ids: list[str]) -> None:
         with contextlib.suppress(StoreUnavailable):  # a hint may be lost
-            await self._shared.store.hint(topic, ids)
+            await self.shared.store.hint(topic, ids)
 
 
 def _change(session_id: str, owner: str | None) -> str:

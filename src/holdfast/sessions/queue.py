@@ -43,7 +43,7 @@ class SessionQueue:
         open_run: Callable[[str], Awaitable[Run]],
     ) -> None:
         # for the life of the engine
-        self._runs, self._shared, self._watchers = runs, runs.shared, watchers
+        self._runs, self.shared, self._watchers = runs, runs.shared, watchers
         self._store, self._pumps, self._retry = runs.shared.store, runs.shared.pumps, runs.shared.retry
         self._find = find
         self._open = open_run
@@ -68,9 +68,9 @@ class SessionQueue:
         done = self._accepting[run.id] = asyncio.Event()
         try:
             if run.kept:
-                await self._shared.this_node.sure()
-                if run.record.keeper != self._shared.node_id:  # this node has a new id: it was fenced
-                    run.record = msgspec.structs.replace(run.record, keeper=self._shared.node_id)
+                await self.shared.this_node.sure()
+                if run.record.keeper != self.shared.node_id:  # this node has a new id: it was fenced
+                    run.record = msgspec.structs.replace(run.record, keeper=self.shared.node_id)
             async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
                 accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
@@ -85,12 +85,12 @@ class SessionQueue:
 
     async def _admit(self, pump: Pump, create: Create, if_busy: IfBusy, idempotency: Idempotency | None) -> Run:
         run = pump.run
-        if self._shared.admission.closed:
+        if self.shared.admission.closed:
             raise ShuttingDown
         if idempotency and (known := await self._find(idempotency)):
             return known
         if run.record.session_id:
-            await self._make_way(run.record.session_id, if_busy)
+            await self.make_way(run.record.session_id, if_busy)
         made = await self.create(pump, create)
         if made.id != run.id:
             return await self._open(made.id)
@@ -121,10 +121,10 @@ class SessionQueue:
             if record.id == by.id or self.is_accepting(record.id):
                 continue
             if (pump := self._pumps.get(record.id)) is not None and pump.run.status == "running":
-                pump.end(StopIntent("replaced", self._shared.clock()))
+                pump.end(StopIntent("replaced", self.shared.clock()))
                 await left_this_node(pump)
             else:
-                await self._shared.this_node.ask_to_stop(record.id, "replaced")
+                await self.shared.this_node.ask_to_stop(record.id, "replaced")
 
     def is_accepting(self, run_id: str) -> bool:
         """Return whether a run is being added to the store, or its creation is being undone."""
@@ -135,11 +135,12 @@ class SessionQueue:
         if (done := self._accepting.get(run_id)) is not None:
             await done.wait()
 
-    async def _make_way(self, session_id: str, if_busy: IfBusy) -> None:
+    async def make_way(self, session_id: str, if_busy: IfBusy) -> None:
+        """Stop what a new run of a session interrupts, or refuse the run if too many wait. The lock is held."""
         if if_busy == "interrupt":
             await self.stop_running(session_id, "replaced")
-        elif if_busy == "queue" and len(await self._store.queued(session_id)) >= self._shared.limits.queue:
-            raise RunLimitReached(self._shared.limits.queue)
+        elif if_busy == "queue" and len(await self._store.queued(session_id)) >= self.shared.limits.queue:
+            raise RunLimitReached(self.shared.limits.queue)
 
     async def create(self, pump: Pump, create: Create) -> RunRecord:
         """Add a run to the store. If the store's reply is lost, the run may exist all the same."""
@@ -148,7 +149,7 @@ class SessionQueue:
         except Exception as error:
             if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
                 self._disowned.add(pump.run.id)
-                self._shared.work.start(self._disown(pump.run))
+                self.shared.work.start(self._disown(pump.run))
             raise
 
     def _take_on(self, pump: Pump, record: RunRecord) -> None:
@@ -157,7 +158,7 @@ class SessionQueue:
         self._pumps[record.id] = pump
         if record.status != "running":
             pump.run.status = record.status
-        elif record.keeper == self._shared.node_id:
+        elif record.keeper == self.shared.node_id:
             self._runs.launch(pump)
         else:
             self._runs.keeper.lose(pump)  # this node was fenced in between
@@ -173,13 +174,13 @@ class SessionQueue:
         session_id, ask, node = run.record.session_id, self._retry.always, run.record.keeper
         failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
         async with self.lock(session_id or run.id):
-            await ask(lambda: self._store.drop_queued(run.id, failed, self._shared.clock()))
+            await ask(lambda: self._store.drop_queued(run.id, failed, self.shared.clock()))
             made = await ask(lambda: self._store.get_run(run.id))
             if made is None or made.keeper != node or made.epoch > 1 or made.id in self._pumps:
                 return  # never created, dropped, taken over, or already started from the queue
             await ask(
                 lambda: self._store.settle(
-                    made.id, made.epoch, seq=1, settlement=failed, message=None, now=self._shared.clock()
+                    made.id, made.epoch, seq=1, settlement=failed, message=None, now=self.shared.clock()
                 )
             )
         if session_id is not None:
@@ -191,15 +192,15 @@ class SessionQueue:
         """Handle the end of a run of a session: wake the watchers, and start the next."""
         assert ended.session_id is not None
         self._watchers.touch(ended.session_id, ended.owner)
-        self._shared.work.start(self.start_next(ended.session_id))
+        self.shared.work.start(self.start_next(ended.session_id))
 
     async def start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if none is running in it."""
         async with self.lock(session_id):
-            if self._shared.admission.closed:
+            if self.shared.admission.closed:
                 self._watchers.leave(session_id)
                 return
-            await self._retry(self._shared.this_node.sure)
+            await self._retry(self.shared.this_node.sure)
             record = await self.first_queued(session_id)
             if record is not None:
                 self._take_on(self._pumps.get(record.id) or self._runs.make(record), record)
@@ -212,7 +213,7 @@ class SessionQueue:
         If the store's reply was lost, find the run it started: running under our lease, unknown to this process.
         """
         store = self._store
-        start = partial(store.start_queued, session_id, keeper=self._shared.node_id, now=self._shared.clock())
+        start = partial(store.start_queued, session_id, keeper=self.shared.node_id, now=self.shared.clock())
         try:
             return await start()
         except StoreUnavailable:
@@ -226,7 +227,7 @@ class SessionQueue:
         running = await self._retry(lambda: store.list_runs(session_id=session_id, status="running"))
         here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than the runs here
         ours = [
-            record for record in running if record.keeper == self._shared.node_id and record.epoch == 1
+            record for record in running if record.keeper == self.shared.node_id and record.epoch == 1
         ]  # not inherited
         return next((record for record in ours if record.id not in here), None)
 
@@ -251,7 +252,7 @@ class SessionQueue:
         here.difference_update(lost)
         stopped = [record for record in running if record.id not in here and not self.is_accepting(record.id)]
         for record in stopped:
-            await self._shared.this_node.ask_to_stop(record.id, by)
+            await self.shared.this_node.ask_to_stop(record.id, by)
         return [await self._open(record.id) for record in stopped]
 
     async def delete(self, session_id: str) -> None:
@@ -279,7 +280,7 @@ class SessionQueue:
         """
         running = [pump for pump in self._pumps.of_session(session_id) if pump.run.status == "running"]
         for pump in running:
-            pump.end(StopIntent(by, self._shared.clock()))
+            pump.end(StopIntent(by, self.shared.clock()))
         for pump in running:
             await left_this_node(pump)
         return [pump.run for pump in running]
@@ -298,7 +299,7 @@ class SessionQueue:
             return await self._drop(self._pumps.get(record.id) or self._runs.make(record), self._stopped(by))
 
     def _stopped(self, by: StoppedBy) -> Stopped:
-        now = self._shared.clock()
+        now = self.shared.clock()
         return Stopped(by=by, receipt=Receipt(now, now, now))
 
     async def _drop(self, pump: Pump, settlement: Stopped | Failed) -> bool:
@@ -306,7 +307,7 @@ class SessionQueue:
         if run.status != "queued" or pump.log.closed:
             return False
         self._pumps[run.id] = pump
-        now = self._shared.clock()
+        now = self.shared.clock()
         if await self._retry(lambda: self._store.drop_queued(run.id, settlement, now)) is not None:
             self._runs.keeper.show(pump, settlement, now)
             return True
@@ -322,7 +323,7 @@ class SessionQueue:
     def on_hint(self, session_id: str) -> None:
         """Handle a hint about a changed session: another node may have started a run that is queued here."""
         if any(pump.run.status == "queued" for pump in self._pumps.of_session(session_id)):
-            self._shared.work.start(self._check_waiting(session_id))
+            self.shared.work.start(self._check_waiting(session_id))
 
     async def _check_waiting(self, session_id: str) -> None:
         async with self.lock(session_id):
@@ -343,9 +344,9 @@ class SessionQueue:
 
     async def look(self) -> None:
         """Start queued runs, unless this node shuts down. Wake all watchers if there are other nodes."""
-        if not self._shared.admission.closed:
+        if not self.shared.admission.closed:
             await self._start_what_waits()
-        if self._shared.others:
+        if self.shared.others:
             self._watchers.wake_all()
 
     async def _start_what_waits(self) -> None:
@@ -353,7 +354,7 @@ class SessionQueue:
         for session_id in dict.fromkeys([*queued, *await self._store.waiting_sessions()]):
             if session_id not in self._starting:
                 self._starting.add(session_id)
-                self._shared.work.start(self._start_once(session_id))
+                self.shared.work.start(self._start_once(session_id))
 
     async def _start_once(self, session_id: str) -> None:
         """Start the next run of a session. While this waits for the store, further checks do not start another."""

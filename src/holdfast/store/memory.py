@@ -39,7 +39,7 @@ from .memory_nodes import MemoryNodes, StoredRun
 from .people.audit import MemoryAudit
 
 
-class _Session:
+class StoredSession:
     """A session and everything that is deleted with it."""
 
     def __init__(self, session: Session) -> None:
@@ -81,6 +81,34 @@ class _Session:
     def add_entry(self, item: rules.FeedItem) -> None:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
+    def begin(self, run: StoredRun, input: Sequence[Message], *, keeper: str, at: float | None) -> RunRecord:
+        """Let a run start: what it answers enters the session, and the head moves there."""
+        parent_id = rules.resolve_parent(run.parent, self.session.head_id)
+        messages = rules.chained(input, parent_id)
+        head = messages[-1].id if messages else parent_id
+        run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
+        for message in messages:
+            self.add(message)
+            self.add_entry(rules.added(message))
+        self.change(head_id=head, title=rules.title_for(self.session.title, messages))
+        self.add_entry(rules.started(run.record))
+        return run.record
+
+    def add_answer(self, run: RunRecord, message: Message | None) -> None:
+        """Add the answer of a run; if the run continued an older answer, change that one."""
+        if message is not None and message.id == run.parent_id:
+            message = rules.continued(self.messages[message.id], message)
+            self.add(message)
+            self.add_entry(rules.went_on(message))
+            return
+        if message is None or message.id in self.messages:
+            return
+        message = replace(message, parent_id=run.parent_id)
+        self.add(message)
+        self.add_entry(rules.added(message))
+        if self.session.head_id == run.parent_id:
+            self.change(head_id=message.id)
+
 
 class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, MemoryAudit):
     """Stores everything in dicts, on the event loop's thread. No method ever suspends, so each is one transaction."""
@@ -91,21 +119,25 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         MemoryKeys.__init__(self)
         MemorySpending.__init__(self)
         MemoryAudit.__init__(self)
-        self._sessions: dict[str, _Session] = {}
-        self._keys: dict[tuple[str, str], tuple[str, str]] = {}
+        self.stored_sessions: dict[str, StoredSession] = {}
+        """By their ids."""
+        self.idempotency_keys: dict[tuple[str, str], tuple[str, str]] = {}
+        """By owner and key: the digest of the request, and the id of the run that it has started."""
 
     # the data of an owner
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
         """Return the ids of an owner's sessions of every kind."""
-        ids = [id for id, it in self._sessions.items() if it.session.owner == owner and id > after]
+        ids = [id for id, it in self.stored_sessions.items() if it.session.owner == owner and id > after]
         return sorted(ids)[:limit]
 
     async def old_sessions(
         self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
     ) -> list[tuple[str, str]]:
         """Return id and owner of chats that have not changed since a time."""
-        chats = [it.session for it in self._sessions.values() if it.session.kind == "chat" and not it.session.pinned]
+        chats = [
+            it.session for it in self.stored_sessions.values() if it.session.kind == "chat" and not it.session.pinned
+        ]
         chats = [each for each in chats if _is_wanted(each.owner, of, besides)]
         old = sorted((each for each in chats if each.updated_at < before), key=lambda each: each.updated_at)
         return [(session.id, session.owner) for session in old[:limit]]
@@ -127,7 +159,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         idempotency: Idempotency | None = None,
     ) -> RunRecord:
         """Accept a run, with the messages that it answers."""
-        known = self._repeated(idempotency) or self._runs.get(run.id)
+        known = self._repeated(idempotency) or self.stored_runs.get(run.id)
         if known is not None:
             return known.record
         if run.session_id is None:
@@ -136,7 +168,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         input, files = take_out(input)
         self._check(session, run, input, parent, expect_head)
         refuse_unknown(input, session.files.keys() | files.keys())
-        busy = self._busy(session, if_busy)
+        busy = self.busy(session, if_busy)
         if busy is not None and if_busy == "reject":
             raise SessionBusy(busy.record.id)
         session.files |= files
@@ -145,11 +177,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         session.touch(run.created_at)
         if busy is not None:
             return self._enqueue(session, made, input)
-        return self._begin(session, made, input, keeper=run.keeper, at=run.started_at)
+        return session.begin(made, input, keeper=run.keeper, at=run.started_at)
 
     def _check(
         self,
-        session: _Session,
+        session: StoredSession,
         run: RunRecord,
         input: Sequence[Message],
         parent: str | None,
@@ -161,39 +193,25 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             session.require(parent)
         rules.refuse_known(input, session.ids(besides=run))
 
-    def _busy(self, session: _Session, if_busy: IfBusy) -> StoredRun | None:
+    def busy(self, session: StoredSession, if_busy: IfBusy) -> StoredRun | None:
+        """Return the run that keeps a new one of its session from starting; None if it may start."""
         running = session.running()
         if running is not None:
             return running
         return next((run for run in session.queued() if run.record.ahead or if_busy != "interrupt"), None)
 
-    def _add(self, run: StoredRun, session: _Session | None = None) -> RunRecord:
-        self._runs[run.record.id] = run
+    def _add(self, run: StoredRun, session: StoredSession | None = None) -> RunRecord:
+        self.stored_runs[run.record.id] = run
         if session is not None:
             session.runs[run.record.id] = session.unsettled[run.record.id] = run
         if run.key is not None:
-            self._keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
+            self.idempotency_keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
         return run.record
 
-    def _enqueue(self, session: _Session, run: StoredRun, input: Sequence[Message]) -> RunRecord:
+    def _enqueue(self, session: StoredSession, run: StoredRun, input: Sequence[Message]) -> RunRecord:
         session.last_queue_number += 1
         run.record = replace(run.record, queue_number=session.last_queue_number, input=tuple(input))
         session.add_entry(rules.queued_entry(run.record))
-        return run.record
-
-    def _begin(
-        self, session: _Session, run: StoredRun, input: Sequence[Message], *, keeper: str, at: float | None
-    ) -> RunRecord:
-        """Start a run: add its input to the session, and move the head there."""
-        parent_id = rules.resolve_parent(run.parent, session.session.head_id)
-        messages = rules.chained(input, parent_id)
-        head = messages[-1].id if messages else parent_id
-        run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
-        for message in messages:
-            session.add(message)
-            session.add_entry(rules.added(message))
-        session.change(head_id=head, title=rules.title_for(session.session.title, messages))
-        session.add_entry(rules.started(run.record))
         return run.record
 
     async def find_repeated(self, idempotency: Idempotency) -> RunRecord | None:
@@ -202,23 +220,23 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         return None if found is None else found.record
 
     def _repeated(self, idempotency: Idempotency | None) -> StoredRun | None:
-        known = None if idempotency is None else self._keys.get((idempotency.owner, idempotency.key))
+        known = None if idempotency is None else self.idempotency_keys.get((idempotency.owner, idempotency.key))
         if known is None or idempotency is None:
             return None
         digest, run_id = known
         if digest != idempotency.digest:
             raise IdempotencyConflict
-        return self._runs[run_id]
+        return self.stored_runs[run_id]
 
     async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         if session is None or session.running() is not None or not (queued := session.queued()):
             return None
-        if queued[0].record.keeper not in ("", keeper) and self._is_standing(queued[0].record.keeper):
+        if queued[0].record.keeper not in ("", keeper) and self.is_standing(queued[0].record.keeper):
             return None
         session.touch(now)
-        return self._begin(session, queued[0], queued[0].record.input, keeper=keeper, at=now)
+        return session.begin(queued[0], queued[0].record.input, keeper=keeper, at=now)
 
     async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
@@ -226,22 +244,18 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     def _append(self, keeper: str, entry: Append) -> LogEnd:
         run = self._writable(entry.run_id, entry.epoch)
-        if not self._is_standing(keeper):
+        if not self.is_standing(keeper):
             return "fenced"
         if run is None:
             return "lost"
         if rules.extends(entry, run.record.seq):
-            self._extend(run, entry.events[run.record.seq + 1 - entry.first :])
+            run.extend(entry.events[run.record.seq + 1 - entry.first :])
             run.times.append((run.record.seq, entry.at))
         return run.record.seq
 
     def _writable(self, run_id: str, epoch: int) -> StoredRun | None:
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         return run if run is not None and run.record.status == "running" and run.record.epoch == epoch else None
-
-    def _extend(self, run: StoredRun, events: Sequence[Event]) -> None:
-        run.events.extend(events)
-        run.record = replace(run.record, seq=run.record.seq + len(events))
 
     async def settle(
         self,
@@ -254,15 +268,15 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         now: float,
     ) -> AnySettlement | None:
         """Record how a run ended: compare-and-set."""
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         if run is None or run.record.epoch != epoch or run.record.status == "queued":
             return None
         if run.record.settlement is not None:
             return run.record.settlement
         rules.refuse_other_end(run.record, seq)
-        session = self._sessions.get(run.record.session_id or "")
+        session = self.stored_sessions.get(run.record.session_id or "")
         if session is not None:
-            self._leave(session, run.record, message)
+            session.add_answer(run.record, message)
             session.touch(now)
         self._end_charge(rules.charge_of(run.record, settlement), now)
         self._end(run, settlement, now)
@@ -270,26 +284,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             session.add_entry(rules.settled_entry(run_id, settlement, message))
         return settlement
 
-    def _leave(self, session: _Session, run: RunRecord, message: Message | None) -> None:
-        """Add the answer to the session; if the run continued an older answer, change that one."""
-        if message is not None and message.id == run.parent_id:
-            message = rules.continued(session.messages[message.id], message)
-            session.add(message)
-            session.add_entry(rules.went_on(message))
-            return
-        if message is None or message.id in session.messages:
-            return
-        message = replace(message, parent_id=run.parent_id)
-        session.add(message)
-        session.add_entry(rules.added(message))
-        if session.session.head_id == run.parent_id:
-            session.change(head_id=message.id)
-
     def _end(self, run: StoredRun, settlement: AnySettlement, now: float) -> None:
-        self._extend(run, [Settled(settlement)])
+        run.extend([Settled(settlement)])
         run.record = replace(run.record, status="settled", settlement=settlement, settled_at=now, waits=False)
         if run.record.session_id is not None:
-            self._sessions[run.record.session_id].unsettled.pop(run.record.id, None)
+            self.stored_sessions[run.record.session_id].unsettled.pop(run.record.id, None)
 
     async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
         """Record whether a running run waits for a person."""
@@ -298,7 +297,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         """Return a run."""
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         return None if run is None else run.record
 
     async def list_runs(
@@ -314,7 +313,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         """Return runs, the newest first."""
         found: list[RunRecord] = []
         reached = before is None
-        for run in reversed(self._runs.values()):
+        for run in reversed(self.stored_runs.values()):
             is_sought = run.record.id.startswith(prefix) and _matches(run.record, owner, session_id, status)
             if reached and len(found) < limit and is_sought:
                 found.append(run.record)
@@ -323,7 +322,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def read_log(self, run_id: str, after: int, limit: int = 512) -> list[Event]:
         """Return the events after `after`."""
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         if run is None:
             return []
         start = max(after, 0) - (run.record.oldest - 1)
@@ -333,12 +332,12 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def read_times(self, run_id: str) -> list[tuple[int, float]]:
         """Return the times of a run's events."""
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         return list(run.times) if run is not None else []
 
     async def trim_logs(self, settled_before: float) -> int:
         """Delete the events of runs that settled before a time."""
-        due = [run for run in self._runs.values() if _is_due(run.record, settled_before)]
+        due = [run for run in self.stored_runs.values() if _is_due(run.record, settled_before)]
         for run in due:
             del run.events[:-1]
             run.times.clear()
@@ -347,32 +346,36 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def delete_run(self, run_id: str) -> bool:
         """Delete a settled run that belongs to no session."""
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         if run is None or run.record.status != "settled" or run.record.session_id is not None:
             return False
-        del self._runs[run_id]
+        del self.stored_runs[run_id]
         self._forget_key(run)
         return True
 
     def _forget_key(self, run: StoredRun) -> None:
         """Delete the key of a run, unless it was deleted before and is now that of another run."""
         place = ("", "") if run.key is None else (run.key.owner, run.key.key)
-        if self._keys.get(place, ("", ""))[1] == run.record.id:
-            del self._keys[place]
+        if self.idempotency_keys.get(place, ("", ""))[1] == run.record.id:
+            del self.idempotency_keys[place]
 
     async def forget_idempotency(self, settled_before: float) -> int:
         """Delete the idempotency keys of runs that settled before a time."""
-        ended = {it.record.id: it.record.settled_at for it in self._runs.values()}
-        due = [key for key, (_, run) in self._keys.items() if (at := ended[run]) is not None and at < settled_before]
+        ended = {it.record.id: it.record.settled_at for it in self.stored_runs.values()}
+        due = [
+            key
+            for key, (_, run) in self.idempotency_keys.items()
+            if (at := ended[run]) is not None and at < settled_before
+        ]
         for key in due:
-            del self._keys[key]
+            del self.idempotency_keys[key]
         return len(due)
 
     async def delete_runs(
         self, settled_before: float, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
     ) -> int:
         """Delete runs outside of sessions that settled before a time."""
-        ended = [it.record for it in self._runs.values() if _is_wanted(it.record.owner, of, besides)]
+        ended = [it.record for it in self.stored_runs.values() if _is_wanted(it.record.owner, of, besides)]
         due = [record.id for record in ended if record.settled_at is not None and record.settled_at < settled_before]
         return sum([await self.delete_run(run_id) for run_id in due])
 
@@ -380,7 +383,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def queued(self, session_id: str) -> list[RunRecord]:
         """Return the queued runs of a session in their order."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         return [] if session is None else [run.record for run in session.queued()]
 
     async def change_queued(self, run_id: str, input: Sequence[Message]) -> RunRecord | None:
@@ -390,7 +393,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             return None
         input, files = take_out(input)
         if run.record.input != input:
-            session = self._sessions[run.record.session_id or ""]
+            session = self.stored_sessions[run.record.session_id or ""]
             rules.refuse_known(input, session.ids(besides=run.record))
             refuse_unknown(input, session.files.keys() | files.keys())
             session.files |= files
@@ -405,18 +408,18 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             return None
         self._end(run, settlement, now)
         self._charges.pop(run_id, None)
-        self._sessions[run.record.session_id or ""].add_entry(rules.settled_entry(run_id, settlement, None))
+        self.stored_sessions[run.record.session_id or ""].add_entry(rules.settled_entry(run_id, settlement, None))
         return run.record
 
     def _queued_run(self, run_id: str) -> StoredRun | None:
-        run = self._runs.get(run_id)
+        run = self.stored_runs.get(run_id)
         return run if run is not None and run.record.status == "queued" else None
 
     # sessions
 
     async def stored_bytes(self, owner: str) -> int:
         """Return the size of an owner's messages and pictures."""
-        own = [it for it in self._sessions.values() if it.session.owner == owner and it.session.kind == "chat"]
+        own = [it for it in self.stored_sessions.values() if it.session.owner == owner and it.session.kind == "chat"]
         files = {name: file for it in own for name, file in it.files.items()}
         messages = sum(len(msgspec.json.encode(message)) for it in own for message in it.messages.values())
         return messages + sum(len(file.data) for file in files.values())
@@ -427,12 +430,12 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def get_session(self, session_id: str) -> Session | None:
         """Return a session."""
-        found = self._sessions.get(session_id)
+        found = self.stored_sessions.get(session_id)
         return None if found is None else found.session
 
     async def open_session(self, session_id: str) -> OpenedSession | None:
         """Return a session and everything that a view of it shows."""
-        found = self._sessions.get(session_id)
+        found = self.stored_sessions.get(session_id)
         if found is None:
             return None
         running = found.running()
@@ -448,24 +451,24 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
         """Return an owner's sessions: pinned ones first, then the ones changed last."""
-        chats = [found for found in self._sessions.values() if found.session.kind == "chat"]
+        chats = [found for found in self.stored_sessions.values() if found.session.kind == "chat"]
         own = [found for found in chats if found.session.owner == owner and found.session.id.startswith(prefix)]
         found = sorted((it.session for it in own if _is_sought(it, query)), key=_place, reverse=True)
         if before is not None:
-            last = self._sessions.get(before)
+            last = self.stored_sessions.get(before)
             found = [] if last is None else [it for it in found if _place(it) < _place(last.session)]
         return [replace(it, system=None, params={}) for it in found[:limit]]
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
         """Return the message that matches a query best, by session."""
         sought = rules.sought(query)
-        messages = {id: self._sessions[id].messages.values() for id in session_ids if id in self._sessions}
+        messages = {id: self.stored_sessions[id].messages.values() for id in session_ids if id in self.stored_sessions}
         hits = {id: rules.best_hit(listed, sought) for id, listed in messages.items()}
         return {id: hit for id, hit in hits.items() if hit is not None}
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
         """Change some fields of a session."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         if session is None:
             return None
         after = rules.changed(session.session, changes)
@@ -478,9 +481,9 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     async def delete_session(self, session_id: str) -> bool:
         """Delete a session and all that belongs to it."""
-        session = self._sessions.pop(session_id, None)
+        session = self.stored_sessions.pop(session_id, None)
         for run_id, run in session.runs.items() if session is not None else ():
-            del self._runs[run_id]
+            del self.stored_runs[run_id]
             self._forget_key(run)
         return session is not None
 
@@ -490,13 +493,13 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
 
     def _own(self, session: Session) -> Session | None:
         """Return the session if it exists and belongs to the same owner."""
-        known = self._sessions.get(session.id)
+        known = self.stored_sessions.get(session.id)
         if known is not None and known.session.owner != session.owner:
             raise SessionNotFound(session.id)
         return None if known is None else known.session
 
     def _insert(self, session: Session, messages: Sequence[Message]) -> Session:
-        new = _Session(session)
+        new = StoredSession(session)
         messages, new.files = take_out(messages)
         rules.refuse_known(messages, ())
         refuse_unknown(messages, new.files)
@@ -504,33 +507,33 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             new.add(message)
         if messages:
             new.change(head_id=messages[-1].id)
-        self._sessions[session.id] = new
+        self.stored_sessions[session.id] = new
         return new.session
 
-    def _require_session(self, session_id: str) -> _Session:
-        if session_id not in self._sessions:
+    def _require_session(self, session_id: str) -> StoredSession:
+        if session_id not in self.stored_sessions:
             raise SessionNotFound(session_id)
-        return self._sessions[session_id]
+        return self.stored_sessions[session_id]
 
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         return [] if session is None else list(session.messages.values())
 
     async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
         """Return pictures of a session by their hashes."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         known = {} if session is None else session.files
         return {sha256: known[sha256] for sha256 in hashes if sha256 in known}
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return the feed entries of a session after entry `after`."""
-        session = self._sessions.get(session_id)
+        session = self.stored_sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
-        return [id for id, it in self._sessions.items() if it.unsettled and it.running() is None]
+        return [id for id, it in self.stored_sessions.items() if it.unsettled and it.running() is None]
 
     async def close(self) -> None:
         """Do nothing: the memory is freed with the object."""
@@ -553,6 +556,6 @@ def _place(session: Session) -> tuple[bool, float, str]:
     return session.pinned, session.updated_at, session.id
 
 
-def _is_sought(it: _Session, query: str) -> bool:
+def _is_sought(it: StoredSession, query: str) -> bool:
     known = it.words.union(rules.words(it.session.title))
     return all(any(word.startswith(start) for word in known) for start in rules.sought(query))

@@ -26,14 +26,21 @@ class StoredRun:
         self.times: list[tuple[int, float]] = []
         self.intents: dict[str, Intent] = {}
 
+    def extend(self, events: Sequence[Event]) -> None:
+        """Add events to the log."""
+        self.events.extend(events)
+        self.record = replace(self.record, seq=self.record.seq + len(events))
+
 
 class MemoryNodes:
     """The part of a store in memory that several engines share: leases, holds, intents and hints."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._runs: dict[str, StoredRun] = {}
-        self._nodes: dict[str, NodeRecord] = {}
+        self.stored_runs: dict[str, StoredRun] = {}
+        """By their ids. A test may look at what is stored, and spoil it, as in the other public dicts."""
+        self.stored_nodes: dict[str, NodeRecord] = {}
+        """By their ids, the fenced ones too."""
         self._holds: dict[tuple[str, str], str] = {}
         self._start_rates: dict[str, tuple[float, float]] = {}
         self._hints = Hints()
@@ -42,11 +49,11 @@ class MemoryNodes:
 
     async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         """Renew the lease of a node."""
-        now, known = self._clock(), self._nodes.get(keeper)
+        now, known = self._clock(), self.stored_nodes.get(keeper)
         if known is not None and known.fenced:
             return None
-        self._nodes[keeper] = renewed = NodeRecord(
-            number=len(self._nodes) + 1 if known is None else known.number,
+        self.stored_nodes[keeper] = renewed = NodeRecord(
+            number=len(self.stored_nodes) + 1 if known is None else known.number,
             id=keeper,
             since=known.since if known is not None and _is_in_time(known, now) else now,
             until=now + seconds,
@@ -58,23 +65,23 @@ class MemoryNodes:
 
     async def release(self, keeper: str) -> None:
         """Fence a node that ends in good order."""
-        if (known := self._nodes.get(keeper)) is not None:
-            self._nodes[keeper] = replace(known, fenced=True)
+        if (known := self.stored_nodes.get(keeper)) is not None:
+            self.stored_nodes[keeper] = replace(known, fenced=True)
 
     async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
         """Leave running runs of a node to the others."""
-        for run in (self._runs[id] for id in run_ids if id in self._runs):
+        for run in (self.stored_runs[id] for id in run_ids if id in self.stored_runs):
             if run.record.status == "running" and run.record.keeper == keeper:
                 run.record = replace(run.record, keeper="")
 
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         now = self._clock()
-        return [replace(node, lease_left=node.until - now) for node in self._nodes.values() if not node.fenced]
+        return [replace(node, lease_left=node.until - now) for node in self.stored_nodes.values() if not node.fenced]
 
     async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
         """Return the number of runs on other nodes."""
-        running = [run.record for run in self._runs.values() if run.record.status == "running"]
+        running = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
         owners = [record.owner for record in running if record.keeper != keeper]
         unstored = unstored_elsewhere(await self.nodes(), owner, keeper)
         return RunsElsewhere(len(owners) + unstored.runs, owners.count(owner) + unstored.of_owner)
@@ -90,45 +97,45 @@ class MemoryNodes:
 
     async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
-        now, own = self._clock(), self._nodes.get(keeper)
+        now, own = self._clock(), self.stored_nodes.get(keeper)
         if own is not None and not own.fenced and own.until > now:
             if _is_in_time(own, now) and now - own.since >= unbroken:
                 self._fence(now)
             self._take_orphans(keeper)
-        running = [run.record for run in self._runs.values() if run.record.status == "running"]
+        running = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
         return {record.id: record.epoch for record in running if record.keeper == keeper}
 
     def _fence(self, now: float) -> None:
-        for node in self._nodes.values():
+        for node in self.stored_nodes.values():
             if node.until <= now:
-                self._nodes[node.id] = replace(node, fenced=True)
+                self.stored_nodes[node.id] = replace(node, fenced=True)
 
     def _take_orphans(self, keeper: str) -> None:
-        running = [run for run in self._runs.values() if run.record.status == "running"]
-        orphans = [run for run in running if not self._is_standing(run.record.keeper)]
+        running = [run for run in self.stored_runs.values() if run.record.status == "running"]
+        orphans = [run for run in running if not self.is_standing(run.record.keeper)]
         for run in orphans[:CLAIMED_AT_ONCE]:
             run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1, waits=False)
 
-    def _is_standing(self, keeper: str) -> bool:
+    def is_standing(self, keeper: str) -> bool:
         """Return whether a node is known and not fenced. Its lease may have ended."""
-        node = self._nodes.get(keeper)
+        node = self.stored_nodes.get(keeper)
         return node is not None and not node.fenced
 
     async def hold(self, kind: str, id: str, keeper: str) -> bool:
         """Take a piece of work for a node."""
         holder = self._holds.get((kind, id), "")
-        if self._is_standing(keeper) and not self._is_standing(holder):
+        if self.is_standing(keeper) and not self.is_standing(holder):
             self._holds[kind, id] = holder = keeper
         return holder == keeper
 
     async def holder(self, kind: str, id: str) -> str:
         """Return the node that has a piece of work."""
         holder = self._holds.get((kind, id), "")
-        return holder if self._is_standing(holder) else ""
+        return holder if self.is_standing(holder) else ""
 
     async def left_over(self, kind: str, limit: int = 100) -> list[str]:
         """Return the pieces of work of a kind that fenced nodes have left."""
-        held = sorted((of, id) for (of, id), keeper in self._holds.items() if not self._is_standing(keeper))
+        held = sorted((of, id) for (of, id), keeper in self._holds.items() if not self.is_standing(keeper))
         return [id for of, id in held if of == kind][:limit]
 
     async def let_go(self, kind: str, id: str, keeper: str) -> None:
@@ -140,7 +147,7 @@ class MemoryNodes:
 
     async def ask_owner(self, intent: Intent) -> Intent | None:
         """Store a request to the node that owns a run."""
-        run = self._runs.get(intent.run_id)
+        run = self.stored_runs.get(intent.run_id)
         if run is None or run.record.status != "running":
             return None
         stored = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
@@ -154,7 +161,7 @@ class MemoryNodes:
 
     async def open_intents(self, keeper: str) -> list[Intent]:
         """Return the open requests to a node."""
-        mine = [run for run in self._runs.values() if run.record.keeper == keeper]
+        mine = [run for run in self.stored_runs.values() if run.record.keeper == keeper]
         opened = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
         return sorted(opened, key=lambda intent: intent.asked_at)
 
@@ -182,14 +189,14 @@ class MemoryNodes:
 
     async def forget_intents(self, seconds: float) -> None:
         """Remove requests that are older than `seconds`."""
-        for run in self._runs.values():
+        for run in self.stored_runs.values():
             old = [intent for intent in run.intents.values() if intent.asked_at < self._clock() - seconds]
             for intent in old:
                 if not _is_open(intent, run.record):
                     del run.intents[intent.id]
 
     def _run_of_intent(self, id: str) -> StoredRun | None:
-        return next((run for run in self._runs.values() if id in run.intents), None)
+        return next((run for run in self.stored_runs.values() if id in run.intents), None)
 
     # hints
 
