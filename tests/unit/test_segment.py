@@ -68,7 +68,7 @@ def test_what_was_said_long_ago_takes_a_quarter_of_the_memory(kind):
     """A thousand runs with long answers are held at once, and those that have ended stay for a while."""
     before, log = sys.getallocatedblocks(), Log("run_1")
     for number in range(20 * MANY):
-        log.say(Segment(kind, (f" {number:05}",)), 1.0)
+        log.append_published(Segment(kind, (f" {number:05}",)), 1.0)
         if number % 100 == 0:
             assert log.size  # a question in between does not delay the packing
 

@@ -114,7 +114,7 @@ class Log:
             self._take_in(segment)
         self._show(segment, upto)
 
-    def say(self, segment: Segment, at: float) -> None:
+    def append_published(self, segment: Segment, at: float) -> None:
         """Append a segment of a run that nobody asked to keep, note its time, and show it at once.
 
         This is `append`, `publish` and `_show` in one, as it is done for each token. A time is two numbers for each

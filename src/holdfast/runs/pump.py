@@ -143,7 +143,10 @@ class Pump:
             await self.close(source)
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Log events that arrived together, as one segment. False: enough for now, then `await room()`."""
+        """Log events that arrived together, as one segment. False: enough for now, then `await room()`.
+
+        Called by the source, whose outlet the pump is, for each arrival.
+        """
         log, kept, time = self.log, self.run.kept, self.time
         self.touched = time()
         text = events[0] if len(events) == 1 else None
@@ -154,7 +157,7 @@ class Pump:
             self.shared.changed(self)
         else:  # one more token, mostly: each call shows
             clock = self.shared.clock
-            log.say(Segment(Text, (text,)), clock())
+            log.append_published(Segment(Text, (text,)), clock())
         return not (self.is_far_behind if kept else log.is_full)
 
     async def room(self) -> None:
@@ -165,7 +168,10 @@ class Pump:
             self.touched = self.time()  # silence counts from here
 
     def take_in(self, events: Sequence[Yielded]) -> None:
-        """Log what the source yielded, all of it or nothing. What it says of its end is for the judgement."""
+        """Log what the source yielded, all of it or nothing. What it says of its end is for the judgement.
+
+        Called by `emit`, unless the events are one plain token of an answer that has begun.
+        """
         if self.log.sealed:
             raise RunSettled(self.run.id)
         segment = self.intake.take(events)
@@ -175,14 +181,17 @@ class Pump:
             self.first_at = self.touched
 
     def append(self, segment: Segment) -> None:
-        """Add a segment to the log: shown at once, or once it is saved."""
+        """Add a segment to the log: shown at once, or once it is saved.
+
+        Called by the engine for events of its own, and by `take_in` for those of the source.
+        """
         if segment is NOTHING:
             return
         if self.run.kept:
             self.log.append(segment)
             self.shared.changed(self)
         else:
-            self.log.say(segment, self.shared.clock())
+            self.log.append_published(segment, self.shared.clock())
 
     def _take_error(self, error: BaseException) -> None:
         """Log what the source raised. If the run had not been told to end, this is how it ended."""
