@@ -591,7 +591,7 @@ class World:
             await press
 
     async def _stop(self, facts: RunFacts, plan: StopPlan, engine: Engine) -> None:
-        here = facts.run is not None and facts.run.owner is engine
+        here = facts.run is not None and facts.run.engine is engine
         run = facts.run if plan.how == "run" and here else await engine.open(facts.id)
         assert run is not None
         self.ask(facts, "user")

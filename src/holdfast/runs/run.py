@@ -68,7 +68,7 @@ class Live(Protocol):
     async def saved(self) -> None: ...
 
 
-class RunOwner(Protocol):
+class RunEngine(Protocol):
     """The engine of a run, as the run needs it."""
 
     async def stop_run(self, run: Run, by: StoppedBy) -> bool: ...
@@ -86,11 +86,13 @@ class Run:
     What a caller sees never goes backwards: a run is queued, running, settled, and its first settlement stands.
     """
 
-    def __init__(self, owner: RunOwner, record: RunRecord, log: Log | StoredLog, limits: Limits, *, kept: bool) -> None:
+    def __init__(
+        self, engine: RunEngine, record: RunRecord, log: Log | StoredLog, limits: Limits, *, kept: bool
+    ) -> None:
         # for as long as anybody has it
         self.id = record.id
         """`run_…`: unguessable, sorts by time."""
-        self.owner = owner
+        self.engine = engine
         self.record = record
         self.kept = kept
         self.idempotency: Idempotency | None = None
@@ -125,7 +127,7 @@ class Run:
     def waits(self, value: bool) -> None:
         is_news, self._waits = value != self._waits, value
         if is_news:
-            self.owner.note_waiting(self)
+            self.engine.note_waiting(self)
 
     @property
     def text(self) -> str:
@@ -145,7 +147,7 @@ class Run:
         """Return when its events came: the last seq of those that came together, and the time in Unix seconds."""
         if isinstance(self.log, Log) and not self.kept:
             return self.log.times()
-        return await self.owner.times_of(self.id)
+        return await self.engine.times_of(self.id)
 
     async def saved(self) -> None:
         """Wait until all that the source has said is saved: what it does next cannot be forgotten by a crash."""
@@ -157,7 +159,7 @@ class Run:
 
         Stopping twice, or after the end, is harmless: the first ending stands.
         """
-        is_first = await self.owner.stop_run(self, by)
+        is_first = await self.engine.stop_run(self, by)
         settlement = await self.settled()
         return StopResult(settlement, is_first and settlement.outcome == "stopped")
 
@@ -182,7 +184,7 @@ class Run:
     async def settled(self) -> AnySettlement:
         """Wait until the run has ended, however it ends."""
         if self.settlement is None and isinstance(self.log, StoredLog):
-            await self.owner.learn(self)  # it goes on in another process, or in none
+            await self.engine.learn(self)  # it goes on in another process, or in none
         else:
             await self._done.wait()
         assert self.settlement is not None

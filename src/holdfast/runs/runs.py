@@ -18,7 +18,7 @@ from .committer import Committer
 from .keeper import Keeper
 from .pump import Pump
 from .recent import Recent
-from .run import Interrupt, Run, RunOwner
+from .run import Interrupt, Run, RunEngine
 from .shared import Shared
 from .stored_log import StoredLog
 from .watchdog import Watchdog
@@ -41,11 +41,11 @@ class RunClasses:
 class Runs:
     """The parts that work on runs, put together.
 
-    `settled` is called with each run that has settled here. The `owner` is what the runs themselves call.
+    `settled` is called with each run that has settled here. The `engine` is what the runs themselves call.
     """
 
-    def __init__(self, owner: RunOwner, shared: Shared, classes: RunClasses, settled: Callable[[Run], None]) -> None:
-        self.shared, self._owner, self._classes = shared, owner, classes
+    def __init__(self, engine: RunEngine, shared: Shared, classes: RunClasses, settled: Callable[[Run], None]) -> None:
+        self.shared, self._engine, self._classes = shared, engine, classes
         self._stops_all = False
         self.recent = Recent(shared.limits.recent)
         self._watchdog = classes.watchdog(shared.pumps)
@@ -71,7 +71,7 @@ class Runs:
         """Make a run that is to go on here, or to wait. With a `log` it goes on with what another process left."""
         classes, resumes = self._classes, log is not None
         log = log or classes.log(record.id, limit=None if kept else self.shared.limits.log)
-        run = classes.run(self._owner, record, log, self.shared.limits, kept=kept)
+        run = classes.run(self._engine, record, log, self.shared.limits, kept=kept)
         return classes.pump(
             run, log, classes.intake(think), self.shared, source=source, interrupt=interrupt, resumes=resumes
         )
@@ -104,7 +104,7 @@ class Runs:
 
     def with_log(self, record: RunRecord, log: StoredLog, *, kept: bool) -> Run:
         """Return a run that is not worked on here, with its log."""
-        return self._classes.run(self._owner, record, log, self.shared.limits, kept=kept)
+        return self._classes.run(self._engine, record, log, self.shared.limits, kept=kept)
 
     def here(self, run_id: str) -> Run | None:
         """Return a run that is worked on here, or has ended here and is not stored."""
