@@ -31,8 +31,8 @@ _NONE: frozenset[int] = frozenset()
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
 
 
-class Said(msgspec.Struct):
-    """What a source has said at once: events, how it ends, and what it thinks the last question cost."""
+class CheckedItems(msgspec.Struct):
+    """What a source has yielded at once, sorted: events, how it ends, and its estimate of the prompt's tokens."""
 
     events: Sequence[Event | AnswerBegins]
     finish: list[Finish]
@@ -70,20 +70,20 @@ class Intake:
         """Return what the log gets of it; raise if any of it is not what a source may say."""
         if self.is_plain and are_texts(yielded):
             return Segment(Text, tuple(yielded))
-        said = heard(yielded)
-        if said.input_tokens is not None:
-            self.input_tokens = said.input_tokens
-        if not said.events and not said.finish:
+        items = checked_items(yielded)
+        if items.input_tokens is not None:
+            self.input_tokens = items.input_tokens
+        if not items.events and not items.finish:
             return NOTHING
-        events = self._splitter.feed(said.events)
-        for finish in said.finish:
+        events = self._splitter.feed(items.events)
+        for finish in items.finish:
             events += self._splitter.ended(finish)
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
             self._open = self._open - {finish.choice} if finish.choice else _NONE
-        self._open |= said.open
+        self._open |= items.open
         self.is_open = bool(self._open) or 0 not in self.finish
-        self.is_plain = said.goes_on and 0 in self._open and self._splitter.is_plain
+        self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain
         return segment_of(events)
 
     def end(self) -> Segment:
@@ -120,7 +120,7 @@ def are_texts(yielded: Sequence[Yielded]) -> TypeGuard[Sequence[str]]:
 _STRINGS = {str}
 
 
-def heard(yielded: Sequence[Yielded]) -> Said:
+def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
     """Return what a source yielded, or raise if it yielded anything else than events and strings."""
     events: list[Event | AnswerBegins] = []
     finish: list[Finish] = []
@@ -147,7 +147,7 @@ def heard(yielded: Sequence[Yielded]) -> Said:
             if type(event) in SPOKEN:
                 goes_on = True
                 open_choices.add(event.choice)  # type: ignore[union-attr]
-    return Said(events, finish, input_tokens, goes_on, open_choices)
+    return CheckedItems(events, finish, input_tokens, goes_on, open_choices)
 
 
 def _event(item: Any) -> Event | None:
