@@ -35,7 +35,7 @@ async def new_run(store: Store, session_id: str | None = None) -> RunRecord:
     await store.renew("node", 3600.0)
     run = RunRecord(
         id=f"run_{next(numbers):032}",
-        keeper="node",
+        node_id="node",
         owner="o",
         session_id=session_id,
         message_id=f"msg_{next(numbers)}",

@@ -33,7 +33,7 @@ class _Log:
     async def begin(self) -> None:
         await self._store.renew("node", 3600.0)
         for _ in range(100):
-            record = RunRecord(id=new_id("run"), owner="o", keeper="node", created_at=1.0)
+            record = RunRecord(id=new_id("run"), owner="o", node_id="node", created_at=1.0)
             self._runs.append(await self._store.create_run(record))
 
     async def append(self, shape: str) -> None:

@@ -37,7 +37,7 @@ class Node:
 
     @property
     def id(self) -> str:
-        return self.parts.engine.keeper
+        return self.parts.engine.node_id
 
     async def look(self) -> None:
         """Look for what others have left, as it does by itself every few seconds."""

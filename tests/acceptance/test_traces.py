@@ -188,11 +188,11 @@ class LateStore(MemoryStore):
 
     is_late = True
 
-    async def append(self, keeper, entries):
+    async def append(self, node_id, entries):
         if self.is_late:
             self.is_late = False
             await asyncio.sleep(SLOW * 1.5)
-        return await super().append(keeper, entries)
+        return await super().append(node_id, entries)
 
 
 @requirement("ops.traces-content")

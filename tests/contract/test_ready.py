@@ -20,11 +20,11 @@ class FullDisk(MemoryStore):
         self.is_full = False
         self.writes = 0
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         self.writes += 1
         if self.is_full:
             raise StoreUnavailable("There is no space left on the disk.")
-        return await super().renew(keeper, seconds, details)
+        return await super().renew(node_id, seconds, details)
 
 
 @requirement("safe.ready")

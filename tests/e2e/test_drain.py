@@ -93,7 +93,7 @@ async def test_a_server_of_the_older_version_works_and_starts_after_a_step_that_
 
     for number, store in enumerate((running, upgraded, restarted)):
         await store.create_session(Session(id=f"ses_{number}", owner="me"))
-        await store.create_run(RunRecord(id=f"run_{number}", owner="me", session_id=f"ses_{number}", keeper="old"))
+        await store.create_run(RunRecord(id=f"run_{number}", owner="me", session_id=f"ses_{number}", node_id="old"))
         await store.add_key(new_key(f"name{number}").record)
         assert await store.hold("batch", "b", "old")
         assert ["old"] == [node.id for node in await store.nodes()]

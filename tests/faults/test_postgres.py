@@ -46,9 +46,9 @@ async def two(postgres) -> AsyncIterator[list[Store]]:
         yield stores
 
 
-def record(session: str | None, keeper: str) -> RunRecord:
+def record(session: str | None, node_id: str) -> RunRecord:
     return RunRecord(
-        id=new_id("run"), owner="o", session_id=session, message_id=new_id("msg"), keeper=keeper, created_at=1.0
+        id=new_id("run"), owner="o", session_id=session, message_id=new_id("msg"), node_id=node_id, created_at=1.0
     )
 
 
@@ -119,7 +119,7 @@ async def test_a_run_that_is_queued_while_another_settles_starts_once(two):
         first = await two[0].create_run(record(session, "a"), [said()])
         second = record(session, "b")
         _, added = await asyncio.gather(settle(two[0], first), two[1].create_run(second, [said()], if_busy="queue"))
-        started = await asyncio.gather(*(store.start_queued(session, keeper="a", now=3.0) for store in two))
+        started = await asyncio.gather(*(store.start_queued(session, node_id="a", now=3.0) for store in two))
 
         assert (added.status == "queued") == (1 == len([run for run in started if run is not None]))
         (running,) = await two[1].list_runs(session_id=session, status="running")
@@ -142,7 +142,7 @@ async def test_a_run_is_settled_by_its_owner_or_taken_by_another(two):
         stored = await two[0].get_run(run.id)
         assert stored is not None
         if settled is None:
-            assert ("running", "b", 2, {run.id: 2}) == (stored.status, stored.keeper, stored.epoch, owned)
+            assert ("running", "b", 2, {run.id: 2}) == (stored.status, stored.node_id, stored.epoch, owned)
             assert DONE == await settle(two[1], run, epoch=2)
         else:
             assert ("settled", {}) == (stored.status, {id: epoch for id, epoch in owned.items() if id == run.id})

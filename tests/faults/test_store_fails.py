@@ -43,23 +43,23 @@ class FaultyStore(MemoryStore):
         self._fail("start_queued")
         return started
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         self._fail("append")
         if any(self.unwanted in repr(entry.events) for entry in entries):
             raise TypeError("an event cannot be saved")
-        return await super().append(keeper, entries)
+        return await super().append(node_id, entries)
 
     async def settle(self, *args: object, **kwargs: object) -> AnySettlement | None:
         self._fail("settle")
         return await super().settle(*args, **kwargs)  # type: ignore[arg-type]
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         self._fail("renew")
-        return await super().renew(keeper, seconds, details)
+        return await super().renew(node_id, seconds, details)
 
-    async def release(self, keeper: str) -> None:
+    async def release(self, node_id: str) -> None:
         self._fail("release")
-        await super().release(keeper)
+        await super().release(node_id)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         self._fail("get_run")

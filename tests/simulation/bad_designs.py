@@ -594,7 +594,7 @@ class _LastSettlementWins(MemoryStore):
     expects="a subscriber saw something else than the log|its log is not what its source yielded|something follows",
 )
 class _NoFencing(MemoryStore):
-    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
+    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
         return [self._append_unfenced(entry) for entry in entries]
 
     def _append_unfenced(self, entry: Any) -> Any:
@@ -619,12 +619,12 @@ class _NoFencing(MemoryStore):
     expects="it has begun twice",
 )
 class _AppendsTwice(MemoryStore):
-    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
+    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
         renumbered = [
             replace(entry, first=run.record.seq + 1) if (run := self.stored_runs.get(entry.run_id)) else entry
             for entry in entries
         ]
-        return await super().append(keeper, renumbered)
+        return await super().append(node_id, renumbered)
 
 
 @bad(
@@ -638,12 +638,12 @@ class _ForgetsKeys(MemoryStore):
             self.stored_runs[made.id].key = key
         return made
 
-    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
+    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
         for entry in entries:
             run = self.stored_runs.get(entry.run_id)
             if run is not None and run.key is not None:
                 self.idempotency_keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
-        return await super().append(keeper, entries)
+        return await super().append(node_id, entries)
 
 
 # one run at a time
@@ -664,11 +664,11 @@ class _StopsBySession(Engine):
 
 
 class _StartsAnything(MemoryStore):
-    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+    async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
         session = self.stored_sessions.get(session_id)
         if session is None or not (queued := session.queued()):
             return None
-        return session.begin(queued[0], queued[0].record.input, keeper=keeper, at=now)
+        return session.begin(queued[0], queued[0].record.input, node_id=node_id, at=now)
 
 
 @bad(
@@ -742,8 +742,8 @@ class _AdoptsLater(Recovery):
     async def inherit(self, run_id: str, epoch: int) -> None:
         await self.shared.retry(lambda: read_back(self.shared.store, run_id))
         run = self.shared.store.medium.stored_runs.get(run_id)  # type: ignore[attr-defined]
-        if run is not None and not run.record.keeper:
-            run.record = replace(run.record, keeper=self.shared.node_id)
+        if run is not None and not run.record.node_id:
+            run.record = replace(run.record, node_id=self.shared.node_id)
         await super().inherit(run_id, epoch)
 
 
@@ -754,9 +754,9 @@ class _AdoptsLater(Recovery):
     expects="a subscriber saw something else than the log has",
 )
 class _CountsAnew(MemoryStore):
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
-        owned = await super().claim(keeper, unbroken)
+        owned = await super().claim(node_id, unbroken)
         for run_id, run in self.stored_runs.items():
             if run.record.epoch != before[run_id]:
                 run.events.clear()
@@ -771,10 +771,10 @@ class _CountsAnew(MemoryStore):
     expects="it was taken over from a living process",
 )
 class _ClaimsTheLiving(MemoryStore):
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
-        for node in [node for node in self.stored_nodes.values() if node.id != keeper]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
+        for node in [node for node in self.stored_nodes.values() if node.id != node_id]:
             self.stored_nodes[node.id] = replace(node, fenced=True)
-        return await super().claim(keeper, unbroken)
+        return await super().claim(node_id, unbroken)
 
 
 @bad(
@@ -813,14 +813,14 @@ class _ForgetsWhatItClaimed(Recovery):
     stage=_many_find_an_orphan,
 )
 class _ClaimsForNobody(MemoryStore):
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
-        owned = await super().claim(keeper, unbroken)
+        owned = await super().claim(node_id, unbroken)
         for run_id, run in self.stored_runs.items():
             if run.record.epoch != before[run_id]:
-                run.record = replace(run.record, keeper="")
+                run.record = replace(run.record, node_id="")
         orphans = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
-        return owned | {record.id: record.epoch for record in orphans if not record.keeper}
+        return owned | {record.id: record.epoch for record in orphans if not record.node_id}
 
 
 class _RenewsNothingMore(Lease):
@@ -908,7 +908,7 @@ class _StartsWithoutItsLease(Lease):
     expects="it was never settled",
 )
 class _NoRecovery(MemoryStore):
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         return {}
 
 
@@ -938,8 +938,8 @@ class _StopAsASignal(Intents):
     stage=_sleeper_wakes_up,
 )
 class _ChecksWithoutALock(MemoryStore):
-    async def append(self, keeper: str, entries: Sequence[Any]) -> list[Any]:
-        may = self.is_standing(keeper)
+    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
+        may = self.is_standing(node_id)
         epochs = {
             entry.run_id: self.stored_runs[entry.run_id].record.epoch
             for entry in entries
@@ -947,7 +947,7 @@ class _ChecksWithoutALock(MemoryStore):
         }
         await asyncio.sleep(0.3)
         if not may or any(entry.epoch != epochs.get(entry.run_id) for entry in entries):
-            return await super().append(keeper, entries)
+            return await super().append(node_id, entries)
         for entry in entries:
             self.stored_runs[entry.run_id].extend(entry.events)
         return [self.stored_runs[entry.run_id].record.seq for entry in entries]
@@ -1004,7 +1004,7 @@ class _StartUnheard(SessionQueue):
     async def first_queued(self, session_id: str) -> RunRecord | None:
         now = self.shared.clock()
         return await self.shared.retry(
-            lambda: self.shared.store.start_queued(session_id, keeper=self.shared.node_id, now=now)
+            lambda: self.shared.store.start_queued(session_id, node_id=self.shared.node_id, now=now)
         )
 
 

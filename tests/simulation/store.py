@@ -36,7 +36,7 @@ class Connection:
         self.medium = medium
         self.server = server
 
-    def listen(self, keeper: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: Callable[[str, str], None]) -> Callable[[], None]:
         """Pass hints on to the process, late, or not at all."""
 
         def pass_on(topic: str, id: str) -> None:
@@ -44,7 +44,7 @@ class Connection:
             if not self.world.store_is_away(self.server) and random() >= weather.loses_hints:
                 self.world.loop.call_later(random() * 0.01, on_hint, topic, id, context=self.server.context)
 
-        return self.medium.listen(keeper, pass_on)
+        return self.medium.listen(node_id, pass_on)
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         weather, random = self.world.weather, self.world.random

@@ -242,7 +242,7 @@ class World:
         """Find the servers that were just taken for dead, and whether a renewal of theirs had failed a moment ago."""
         is_slow, now = max(self.scenario.weather.delays) > 1.0, self.loop.time()
         for server in self.servers:
-            node = self.medium.stored_nodes.get(server.engine.keeper)
+            node = self.medium.stored_nodes.get(server.engine.node_id)
             if node is not None and node.fenced and is_slow and now - server.last_failed_renewal < LEASE:
                 server.starved.add(node.id)
 
@@ -266,7 +266,7 @@ class World:
         if isinstance(facts.process, Server) and facts.process not in run.processes:
             run.processes.append(facts.process)
         record = peek(self.medium.get_run(run.id))
-        if isinstance(facts.process, Server) and record and record.keeper != facts.process.engine.keeper:
+        if isinstance(facts.process, Server) and record and record.node_id != facts.process.engine.node_id:
             self.history.violate(f"the source of {run.id} began in a server that does not own it")
         if run.session_id is None:
             return

@@ -48,14 +48,14 @@ async def fill(store: Store, sessions: int = 3) -> None:
         await store.create_session(session)
         parts = [{"type": "text", "text": f"words{number} über"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
         asked = Message(id=f"ask{number}", role="user", content=parts)
-        run = RunRecord(id=f"run{number}", owner="o", session_id=session.id, message_id=f"msg{number}", keeper="k")
+        run = RunRecord(id=f"run{number}", owner="o", session_id=session.id, message_id=f"msg{number}", node_id="k")
         await store.create_run(run, [asked], idempotency=KEY if number == 0 else None)
         await store.append("k", [Append(run.id, 1, 1, [Text("a"), Text("\x00b")], at=5.0)])
         if number == 0:
             answer = Message(id="msg0", role="assistant", content="a\x00b", run_id=run.id)
             await store.settle(run.id, 1, seq=3, settlement=Completed(text="a\x00b"), message=answer, now=9.0)
         else:
-            queued = RunRecord(id=f"next{number}", owner="o", session_id=session.id, keeper="k")
+            queued = RunRecord(id=f"next{number}", owner="o", session_id=session.id, node_id="k")
             await store.create_run(queued, [Message(id=f"q{number}", role="user", content="more")], if_busy="queue")
     await store.put_document(Document(kind="batch", id="b", owner="o", body={"x": ["\x00"]}))
     await store.add_key(KeyRecord(id="key1", name="ann", sha256="d", created_at=2.5, admin=True))
@@ -98,7 +98,7 @@ async def test_a_store_is_the_same_on_postgresql_and_back_again(postgres, tmp_pa
         assert before == await everything(there)
         assert before == await everything(again)
         await there.create_session(Session(id="new", owner="o"))
-        run = await there.create_run(RunRecord(id="new", owner="o", session_id="new", keeper="k"))
+        run = await there.create_run(RunRecord(id="new", owner="o", session_id="new", node_id="k"))
 
     assert count == back > 20
     assert "copying events" in told

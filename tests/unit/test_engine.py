@@ -994,7 +994,7 @@ async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
         told.append(log.text)
         return source("two")
 
-    await store.release(dead.keeper)
+    await store.release(dead.node_id)
     async with Engine(store, again=again) as living:
         taken_up = await living.open(run.id)
         settlement = await taken_up.settled()
@@ -1014,8 +1014,8 @@ class LateStore(MemoryStore):
         super().__init__()
         self.has_saved, self.may_say_so = asyncio.Event(), asyncio.Event()
 
-    async def append(self, keeper, entries):
-        saved = await super().append(keeper, entries)
+    async def append(self, node_id, entries):
+        saved = await super().append(node_id, entries)
         self.has_saved.set()
         await self.may_say_so.wait()
         return saved
@@ -1052,7 +1052,7 @@ async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
     async def again(record, log):
         return lost()
 
-    await store.release(dead.keeper)
+    await store.release(dead.node_id)
     async with Engine(store, again=again) as living:
         settlement = await (await living.open(run.id)).settled()
 

@@ -85,13 +85,13 @@ async def test_a_stop_whose_owner_has_died_is_found_by_the_successor():
     dead = Engine(store)
     run = await dead.start(forever("one "), keep=True)
     await spoken(run, "one ")
-    store.listen(dead.keeper, lambda topic, id: None)
+    store.listen(dead.node_id, lambda topic, id: None)
     async with Engine(store, lease=0.6) as other:
         stopping = asyncio.create_task((await other.open(run.id)).stop())
         async with asyncio.timeout(LONG):
-            while not await store.open_intents(dead.keeper):  # noqa: ASYNC110
+            while not await store.open_intents(dead.node_id):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-            await store.release(dead.keeper)
+            await store.release(dead.node_id)
             result = await stopping
     await dead.close()
 
@@ -111,11 +111,11 @@ async def test_a_stop_that_its_owner_does_not_answer_is_withdrawn_and_says_so(mo
     run = await silent.start(forever("one "), keep=True)
     await spoken(run, "one ")
     await store.renew("other", 3600.0)
-    silent_listens = store.listen(silent.keeper, lambda topic, id: None)
+    silent_listens = store.listen(silent.node_id, lambda topic, id: None)
     async with Engine(store) as other:
         with pytest.raises(OwnerSilent, match="The request was withdrawn"):
             await (await other.open(run.id)).stop()
-        open_ones = await store.open_intents(silent.keeper)
+        open_ones = await store.open_intents(silent.node_id)
     silent_listens()
     await silent.close()
 
@@ -191,7 +191,7 @@ async def test_a_node_that_was_fenced_drops_its_runs_and_goes_on_under_a_new_id(
 
     store = MemoryStore()
     async with Engine(store, lease=0.3) as engine:
-        before = engine.keeper
+        before = engine.node_id
         run = await engine.start(source(), keep=True)
         await spoken(run, "one ")
         async with Engine(store) as successor:
@@ -205,7 +205,7 @@ async def test_a_node_that_was_fenced_drops_its_runs_and_goes_on_under_a_new_id(
 
         assert isinstance(settlement, Interrupted)
         assert "one " == settlement.text
-        assert before != engine.keeper == again.record.keeper
+        assert before != engine.node_id == again.record.node_id
 
 
 @requirement("nodes.outage")
@@ -225,7 +225,7 @@ async def test_after_an_outage_of_the_store_no_run_is_taken_from_a_living_node()
 
         record = await store.get_run(run.id)
         assert record is not None
-        assert (1, owner.keeper) == (record.epoch, record.keeper)
+        assert (1, owner.node_id) == (record.epoch, record.node_id)
 
 
 class SlowToHint(MemoryStore):
@@ -253,7 +253,7 @@ async def test_a_node_renews_its_lease_while_the_store_is_slow_to_tell_the_other
     async with asyncio.timeout(SOON), Engine(SlowToHint(), lease=0.3) as engine:
         run = await engine.start(forever("one "), keep=True)
 
-    assert (1, engine.keeper) == (run.record.epoch, run.record.keeper)
+    assert (1, engine.node_id) == (run.record.epoch, run.record.node_id)
 
 
 @requirement("nodes.rollback")
@@ -294,11 +294,11 @@ class Faulty(MemoryStore):
             raise StoreUnavailable("The disk is full.")
         return await super().renew(*node, **details)
 
-    async def append(self, keeper, entries):
+    async def append(self, node_id, entries):
         if [self.broken] == [entry.run_id for entry in entries if entry.first == 2]:
             self.broken = ""
             raise RuntimeError("a bug of the store")
-        return await super().append(keeper, entries)
+        return await super().append(node_id, entries)
 
 
 @requirement("nodes.rollback")
@@ -333,7 +333,7 @@ async def test_the_first_run_after_a_node_was_fenced_is_its_own():
     store = Faulty()
     async with Engine(store, lease=0.2) as engine:
         store.is_full = True
-        await store.release(engine.keeper)
+        await store.release(engine.node_id)
         await asyncio.sleep(0.4)  # its lease ends
         store.is_full = False
         async with asyncio.timeout(LONG):
@@ -387,10 +387,10 @@ async def test_a_node_tells_of_itself():
         await engine.check_store()
         (node,) = await store.nodes()
 
-    assert (engine.keeper, "10.0.0.1:8788", "1") == (node.id, node.address, node.version)
+    assert (engine.node_id, "10.0.0.1:8788", "1") == (node.id, node.address, node.version)
     assert {"runs": 1, "draining": 0, "unstored": 0} == node.counts
     assert [] == await store.nodes()
-    assert ["fenced"] == await store.append(engine.keeper, [Append("run", 1, 1, ())])
+    assert ["fenced"] == await store.append(engine.node_id, [Append("run", 1, 1, ())])
 
 
 @requirement("nodes.limits")
@@ -415,7 +415,7 @@ async def test_the_stored_runs_of_an_owner_are_limited_over_all_nodes():
 def is_claimed_by(store: MemoryStore, run: Run, node: Engine) -> Any:
     async def is_so() -> bool:
         record = await store.get_run(run.id)
-        return record is not None and record.keeper == node.keeper
+        return record is not None and record.node_id == node.node_id
 
     return is_so
 
@@ -449,8 +449,8 @@ async def test_a_node_that_drains_says_so_and_gives_up_at_once_what_only_waits()
         await spoken(await two.open(waiting.id), "one again ")
 
         assert is_closing
-        assert (1, 0) == (drained[one.keeper]["draining"], drained[two.keeper]["draining"])
-        assert [two.keeper] == [node.id for node in await store.nodes()]
+        assert (1, 0) == (drained[one.node_id]["draining"], drained[two.node_id]["draining"])
+        assert [two.node_id] == [node.id for node in await store.nodes()]
 
 
 @requirement("nodes.drain")
@@ -591,7 +591,7 @@ async def test_a_reader_of_a_run_that_its_node_has_lost_reads_on_to_the_end():
         await spoken(run, "one ")
         reading = asyncio.create_task(read_all(run))
         clock.now += 10.0
-        await store.renew(other.keeper, 3600.0)
+        await store.renew(other.node_id, 3600.0)
         clock.now += 7.0
         await other.look()
         await owner.check_store()  # it learns that it was fenced
@@ -621,7 +621,7 @@ async def test_a_reader_that_has_seen_more_than_its_node_shows_continues_from_th
     async with nodes(store) as (owner, other):
         run = await owner.start(forever("one "), keep=True)
         await spoken(run, "one ")
-        await store.append(owner.keeper, [Append(run.id, 1, 3, [Text("two")])])
+        await store.append(owner.node_id, [Append(run.id, 1, 3, [Text("two")])])
         there = await other.open(run.id)
         here = await owner.at(run, there.seq)
 
@@ -672,9 +672,9 @@ async def test_a_run_that_its_node_has_lost_ends_there_with_the_text_that_anothe
     async with nodes(store, lease=9.0) as (owner, other):
         run = await owner.start(forever("one "), keep=True)
         await spoken(run, "one ")
-        await store.append(owner.keeper, [Append(run.id, 1, 3, [Text("two")])])
+        await store.append(owner.node_id, [Append(run.id, 1, 3, [Text("two")])])
         clock.now += 10.0
-        await store.renew(other.keeper, 3600.0)
+        await store.renew(other.node_id, 3600.0)
         clock.now += 7.0
         await other.look()
         await owner.check_store()
@@ -811,8 +811,8 @@ class LosesReplies(MemoryStore):
 
     loses = False
 
-    async def hold(self, kind, id, keeper):
-        held = await super().hold(kind, id, keeper)
+    async def hold(self, kind, id, node_id):
+        held = await super().hold(kind, id, node_id)
         if self.loses:
             raise StoreUnavailable("The reply was lost.")
         return held
@@ -847,7 +847,7 @@ async def test_a_piece_of_work_whose_taking_the_store_did_not_confirm_is_taken_u
         await dead.holds.take("piece", id)
     async with Engine(store) as engine:
         engine.holds.add("piece", pieces)
-        await store.release(dead.keeper)
+        await store.release(dead.node_id)
         store.loses = True
         with pytest.raises(StoreUnavailable):
             await engine.holds.look()

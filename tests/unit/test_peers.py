@@ -213,7 +213,7 @@ async def test_a_second_reader_on_another_node_may_leave_an_attached_run():
 async def test_connections_without_the_key_are_few_and_logged_once(caplog):
     """The port shares its file descriptors with HTTP, and a log that anybody can fill hides what matters."""
     async with two_nodes(MemoryStore()) as (owner, other, _), asyncio.timeout(LONG):
-        (node,) = [node for node in await other.store.nodes() if node.id == owner.keeper]
+        (node,) = [node for node in await other.store.nodes() if node.id == owner.node_id]
         host, _, port = node.address.rpartition(":")
         silent = [await asyncio.open_connection(host, port) for _ in range(MOST_UNPROVEN)]
         for reader, _ in silent:

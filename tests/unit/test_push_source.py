@@ -175,7 +175,7 @@ class Held(MemoryStore):
         self.is_open = asyncio.Event()
         self.was_asked = asyncio.Event()
 
-    async def append(self, keeper, entries):
+    async def append(self, node_id, entries):
         self.was_asked.set()
         await self.is_open.wait()
-        return await super().append(keeper, entries)
+        return await super().append(node_id, entries)

@@ -92,7 +92,7 @@ async def test_a_message_whose_interruption_is_not_answered_has_failed(monkeypat
     silent = Engine(store, sources=answers)
     running = await say(silent, "one")
     await spoken(running, "answer ")
-    store.listen(silent.keeper, lambda topic, id: None)
+    store.listen(silent.node_id, lambda topic, id: None)
     async with Engine(store, sources=answers) as other:
         with pytest.raises(OwnerSilent):
             await say(other, "urgent", "interrupt")
@@ -176,7 +176,7 @@ async def test_runs_are_limited_over_all_nodes(limits, keep):
 def told_of(node: Engine, runs: int) -> Any:
     async def is_so() -> bool:
         assert node.store is not None
-        return (await node.store.running_elsewhere("ann", node.keeper)).runs == runs
+        return (await node.store.running_elsewhere("ann", node.node_id)).runs == runs
 
     return is_so
 
@@ -199,9 +199,9 @@ class Counts(MemoryStore):
 
     counted = 0
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> Any:
+    async def running_elsewhere(self, owner: str, node_id: str) -> Any:
         self.counted += 1
-        return await super().running_elsewhere(owner, keeper)
+        return await super().running_elsewhere(owner, node_id)
 
 
 @requirement("nodes.limits")

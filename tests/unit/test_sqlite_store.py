@@ -57,7 +57,7 @@ async def opened(path, **options):
 
 async def new_run(store, run_id="r", **fields):
     await store.renew("k", 3600.0)
-    return await store.create_run(RunRecord(id=run_id, **{"keeper": "k"} | fields))
+    return await store.create_run(RunRecord(id=run_id, **{"node_id": "k"} | fields))
 
 
 async def whole_log(store, run_id):
@@ -166,7 +166,7 @@ from holdfast.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.renew("dead", 1e12)
-    await store.create_run(RunRecord(id="r", keeper="dead"))
+    await store.create_run(RunRecord(id="r", node_id="dead"))
     await store.append("dead", [Append("r", 1, 1, [Text("a"), Text("b")])])
     print("ready", flush=True)
     await asyncio.sleep(600)
@@ -478,7 +478,7 @@ class Statements:
 ACKNOWLEDGED = {
     "create_run": lambda store: store.create_run(RunRecord(id="new")),
     "settle": lambda store: store.settle("r", 1, seq=2, settlement=Completed(), message=None, now=1.0),
-    "start_queued": lambda store: store.start_queued("waiting", keeper="k", now=1.0),
+    "start_queued": lambda store: store.start_queued("waiting", node_id="k", now=1.0),
     "change_queued": lambda store: store.change_queued("q2", [Message(id="m", role="user", content="x")]),
     "drop_queued": lambda store: store.drop_queued("q2", Stopped(by="user"), 1.0),
     "create_session": lambda store: store.create_session(Session(id="new", owner="o")),
@@ -535,7 +535,7 @@ async def test_work_that_fails_after_it_has_written_is_undone_alone(tmp_path):
         results = await asyncio.gather(
             *(new_run(store, f"r{n}") for n in range(5)),
             store._write(spoil),
-            *(new_run(store, f"q{n}", keeper="spoilt") for n in range(5)),
+            *(new_run(store, f"q{n}", node_id="spoilt") for n in range(5)),
             return_exceptions=True,
         )
 
@@ -908,7 +908,7 @@ class BothStores(RuleBasedStateMachine):
     )
     def create_run(self, id, session, messages, parent, expect, if_busy, key, at):
         run = RunRecord(
-            id=id, owner="ann", session_id=session, message_id=f"a-{id}", keeper="k1", created_at=at, started_at=at
+            id=id, owner="ann", session_id=session, message_id=f"a-{id}", node_id="k1", created_at=at, started_at=at
         )
         options = {"parent": parent, "expect_head": expect, "if_busy": if_busy, "idempotency": key}
         self.both("create_run", run, messages, **options)
@@ -917,7 +917,7 @@ class BothStores(RuleBasedStateMachine):
 
     @rule(id=st.sampled_from(SESSIONS), at=moments)
     def start_queued(self, id, at):
-        self.both("start_queued", id, keeper="k2", now=at)
+        self.both("start_queued", id, node_id="k2", now=at)
 
     @rule(ids=st.lists(st.sampled_from(RUNS), max_size=3), epoch=st.integers(1, 2), data=st.data())
     def append(self, ids, epoch, data):
@@ -995,14 +995,14 @@ class BothStores(RuleBasedStateMachine):
     def trim_logs(self, before):
         self.both("trim_logs", before)
 
-    @rule(keeper=st.sampled_from(["k1", "k2"]), seconds=st.sampled_from([0.0, 3600.0, 3600.0]))
-    def renew(self, keeper, seconds):
-        model, store = [self.outcome(store, "renew", (keeper, seconds), {}) for store in (self.model, self.store)]
+    @rule(node_id=st.sampled_from(["k1", "k2"]), seconds=st.sampled_from([0.0, 3600.0, 3600.0]))
+    def renew(self, node_id, seconds):
+        model, store = [self.outcome(store, "renew", (node_id, seconds), {}) for store in (self.model, self.store)]
         assert (model is None) == (store is None)
 
-    @rule(keeper=st.sampled_from(["k1", "k2"]), unbroken=st.sampled_from([0.0, 3600.0]))
-    def claim(self, keeper, unbroken):
-        self.both("claim", keeper, unbroken)
+    @rule(node_id=st.sampled_from(["k1", "k2"]), unbroken=st.sampled_from([0.0, 3600.0]))
+    def claim(self, node_id, unbroken):
+        self.both("claim", node_id, unbroken)
 
     @rule()
     def reopen(self):

@@ -141,7 +141,7 @@ def _serve_one(
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
     parts: Parts = app.state.parts
     parts.metrics_socket, parts.peers_socket = metrics_socket(settings), peers_socket(settings)
-    start.log.node = lambda: parts.engine.keeper
+    start.log.node = lambda: parts.engine.node_id
     if parts.traces is not None:
         start.log.trace = parts.traces.ids
     parts.reloading = _reloading(parts, start)

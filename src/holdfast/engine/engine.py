@@ -180,7 +180,7 @@ class Engine:
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
         now, owner = self._shared.clock(), record.owner
-        record = msgspec.structs.replace(record, keeper=self._shared.node_id, created_at=now, started_at=now)
+        record = msgspec.structs.replace(record, node_id=self._shared.node_id, created_at=now, started_at=now)
         pump = self._runs.make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
         run.idempotency = idempotency
@@ -260,7 +260,7 @@ class Engine:
     # finding
 
     @property
-    def keeper(self) -> str:
+    def node_id(self) -> str:
         """The id of this node in the store. A fenced node takes a new one."""
         return self._shared.node_id
 

@@ -135,7 +135,7 @@ class Node:
         """Drop the runs and the work of a fenced id of this node: they belong to other nodes."""
         self.holds.drop()
         for pump in self._shared.pumps.running():
-            if pump.run.kept and pump.run.record.keeper == node:
+            if pump.run.kept and pump.run.record.node_id == node:
                 self._keeper.lose(pump)
 
     async def drain(self) -> None:
@@ -159,9 +159,9 @@ class Node:
             return StoredLog(self._shared.store, record)
         return RemoteLog(self._shared.store, record, self._follow, self._address_of)
 
-    def _address_of(self, keeper: str) -> str:
+    def _address_of(self, node_id: str) -> str:
         """Return the address of another node; empty if it has none, or the node is not known yet."""
-        return next((node.address for node in self._shared.others if node.id == keeper), "")
+        return next((node.address for node in self._shared.others if node.id == node_id), "")
 
     async def stop(self, run: Run, by: StoppedBy) -> bool:
         """Stop a run of another node, and wait for its settlement. False if it was already ending."""

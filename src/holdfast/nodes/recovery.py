@@ -82,7 +82,7 @@ class Recovery:
         log = await self._retry(lambda: read_back(self._store, run_id))
         record = await self._retry(lambda: self._store.get_run(run_id))
         stop = None if record is None else await self._intents.take_stop(record)
-        if record is None or record.status != "running" or record.keeper != self.shared.node_id:
+        if record is None or record.status != "running" or record.node_id != self.shared.node_id:
             return  # it has settled, or belongs to another node
         if self.shared.admission.closed:
             return

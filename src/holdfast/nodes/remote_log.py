@@ -94,7 +94,7 @@ class RemoteLog(StoredLog):
     async def _address(self) -> str:
         """Return the address of the current owner; empty if it is not known."""
         record = await self._store.get_run(self._record.id)
-        return "" if record is None else self._address_of(record.keeper)
+        return "" if record is None else self._address_of(record.node_id)
 
     async def _take(self, first: int, segment: Segment) -> None:
         """Buffer events for the reader. A wrong seq ends the connection."""

@@ -44,7 +44,7 @@ class UnstoredLog(RemoteLog):
     """The log of an unstored run, read at its node. Nothing can replace that node."""
 
     def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str) -> None:
-        super().__init__(store, found.record, follow, lambda keeper: address)
+        super().__init__(store, found.record, follow, lambda node_id: address)
         self.address = address
         self.text = found.text
         self.closed = False

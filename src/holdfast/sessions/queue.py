@@ -69,8 +69,8 @@ class SessionQueue:
         try:
             if run.kept:
                 await self.shared.this_node.sure()
-                if run.record.keeper != self.shared.node_id:  # this node has a new id: it was fenced
-                    run.record = msgspec.structs.replace(run.record, keeper=self.shared.node_id)
+                if run.record.node_id != self.shared.node_id:  # this node has a new id: it was fenced
+                    run.record = msgspec.structs.replace(run.record, node_id=self.shared.node_id)
             async with self.lock(session_id or (idempotency.key if idempotency else run.id)):
                 accepted = await self._admit(pump, create, if_busy, idempotency)
         finally:
@@ -158,7 +158,7 @@ class SessionQueue:
         self._pumps[record.id] = pump
         if record.status != "running":
             pump.run.status = record.status
-        elif record.keeper == self.shared.node_id:
+        elif record.node_id == self.shared.node_id:
             self._runs.launch(pump)
         else:
             self._runs.keeper.lose(pump)  # this node was fenced in between
@@ -171,12 +171,12 @@ class SessionQueue:
 
     async def disown(self, run: Run) -> None:
         """Settle a run whose creation failed for the caller but may have reached the store."""
-        session_id, ask, node = run.record.session_id, self._retry.always, run.record.keeper
+        session_id, ask, node = run.record.session_id, self._retry.always, run.record.node_id
         failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
         async with self.lock(session_id or run.id):
             await ask(lambda: self._store.drop_queued(run.id, failed, self.shared.clock()))
             made = await ask(lambda: self._store.get_run(run.id))
-            if made is None or made.keeper != node or made.epoch > 1 or made.id in self._pumps:
+            if made is None or made.node_id != node or made.epoch > 1 or made.id in self._pumps:
                 return  # never created, dropped, taken over, or already started from the queue
             await ask(
                 lambda: self._store.settle(
@@ -213,7 +213,7 @@ class SessionQueue:
         If the store's reply was lost, find the run it started: running under our lease, unknown to this process.
         """
         store = self._store
-        start = partial(store.start_queued, session_id, keeper=self.shared.node_id, now=self.shared.clock())
+        start = partial(store.start_queued, session_id, node_id=self.shared.node_id, now=self.shared.clock())
         try:
             return await start()
         except StoreUnavailable:
@@ -227,7 +227,7 @@ class SessionQueue:
         running = await self._retry(lambda: store.list_runs(session_id=session_id, status="running"))
         here = {pump.run.id for pump in (*before, *self._pumps.running())}  # the list may be older than the runs here
         ours = [
-            record for record in running if record.keeper == self.shared.node_id and record.epoch == 1
+            record for record in running if record.node_id == self.shared.node_id and record.epoch == 1
         ]  # not inherited
         return next((record for record in ours if record.id not in here), None)
 

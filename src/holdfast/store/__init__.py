@@ -50,7 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "chat"
     lifetime: Lifetime = "detached"
     status: Status = "running"
-    keeper: str = ""
+    node_id: str = ""
     """The process that owns the run."""
     epoch: int = 1
     """The number of the owner: a writer with a lower one is refused."""
@@ -199,7 +199,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """Return the run that an idempotency key has started, or None. `IdempotencyConflict` for another digest."""
         ...
 
-    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+    async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one, and return it. Its input is added to the session.
 
         None if no run is queued, if another run is running, if the session was deleted, or if the first one is `ahead`
@@ -208,7 +208,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """
         ...
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs, in one group commit. Return the last seq of each log, or why the append was refused.
 
         A log that ends before `first - 1` is not changed: it was rolled back, and its owner has to send the missing

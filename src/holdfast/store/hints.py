@@ -14,17 +14,17 @@ class Hints:
     def __init__(self) -> None:
         self._listeners: dict[str, OnHint] = {}
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node, until the returned function is called."""
-        self._listeners[keeper] = on_hint
+        self._listeners[node_id] = on_hint
 
         def end() -> None:
-            self._listeners.pop(keeper, None)
+            self._listeners.pop(node_id, None)
 
         return end
 
     def send(self, topic: str, ids: Sequence[str], to: str) -> None:
         """Wake a node, or all of them."""
-        for keeper, on_hint in self._listeners.items():
-            for id in ids if to in ("", keeper) else ():
+        for node_id, on_hint in self._listeners.items():
+            for id in ids if to in ("", node_id) else ():
                 asyncio.get_running_loop().call_soon(on_hint, topic, id)

@@ -81,12 +81,12 @@ class StoredSession:
     def add_entry(self, item: rules.FeedItem) -> None:
         self.feed.append(FeedEntry(len(self.feed) + 1, item[0], rules.plain_json(item[1])))
 
-    def begin(self, run: StoredRun, input: Sequence[Message], *, keeper: str, at: float | None) -> RunRecord:
+    def begin(self, run: StoredRun, input: Sequence[Message], *, node_id: str, at: float | None) -> RunRecord:
         """Let a run start: what it answers enters the session, and the head moves there."""
         parent_id = rules.resolve_parent(run.parent, self.session.head_id)
         messages = rules.chained(input, parent_id)
         head = messages[-1].id if messages else parent_id
-        run.record = replace(run.record, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
+        run.record = replace(run.record, status="running", node_id=node_id, parent_id=head, started_at=at, input=())
         for message in messages:
             self.add(message)
             self.add_entry(rules.added(message))
@@ -177,7 +177,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         session.touch(run.created_at)
         if busy is not None:
             return self._enqueue(session, made, input)
-        return session.begin(made, input, keeper=run.keeper, at=run.started_at)
+        return session.begin(made, input, node_id=run.node_id, at=run.started_at)
 
     def _check(
         self,
@@ -228,23 +228,23 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
             raise IdempotencyConflict
         return self.stored_runs[run_id]
 
-    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+    async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one."""
         session = self.stored_sessions.get(session_id)
         if session is None or session.running() is not None or not (queued := session.queued()):
             return None
-        if queued[0].record.keeper not in ("", keeper) and self.is_standing(queued[0].record.keeper):
+        if queued[0].record.node_id not in ("", node_id) and self.is_standing(queued[0].record.node_id):
             return None
         session.touch(now)
-        return session.begin(queued[0], queued[0].record.input, keeper=keeper, at=now)
+        return session.begin(queued[0], queued[0].record.input, node_id=node_id, at=now)
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
-        return [self._append(keeper, entry) for entry in entries]
+        return [self._append(node_id, entry) for entry in entries]
 
-    def _append(self, keeper: str, entry: Append) -> LogEnd:
+    def _append(self, node_id: str, entry: Append) -> LogEnd:
         run = self._writable(entry.run_id, entry.epoch)
-        if not self.is_standing(keeper):
+        if not self.is_standing(node_id):
             return "fenced"
         if run is None:
             return "lost"

@@ -47,14 +47,14 @@ class MemoryNodes:
 
     # leases
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         """Renew the lease of a node."""
-        now, known = self._clock(), self.stored_nodes.get(keeper)
+        now, known = self._clock(), self.stored_nodes.get(node_id)
         if known is not None and known.fenced:
             return None
-        self.stored_nodes[keeper] = renewed = NodeRecord(
+        self.stored_nodes[node_id] = renewed = NodeRecord(
             number=len(self.stored_nodes) + 1 if known is None else known.number,
-            id=keeper,
+            id=node_id,
             since=known.since if known is not None and _is_in_time(known, now) else now,
             until=now + seconds,
             seconds=seconds,
@@ -63,27 +63,27 @@ class MemoryNodes:
         )
         return renewed
 
-    async def release(self, keeper: str) -> None:
+    async def release(self, node_id: str) -> None:
         """Fence a node that ends in good order."""
-        if (known := self.stored_nodes.get(keeper)) is not None:
-            self.stored_nodes[keeper] = replace(known, fenced=True)
+        if (known := self.stored_nodes.get(node_id)) is not None:
+            self.stored_nodes[node_id] = replace(known, fenced=True)
 
-    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+    async def give_up(self, node_id: str, run_ids: Sequence[str]) -> None:
         """Leave running runs of a node to the others."""
         for run in (self.stored_runs[id] for id in run_ids if id in self.stored_runs):
-            if run.record.status == "running" and run.record.keeper == keeper:
-                run.record = replace(run.record, keeper="")
+            if run.record.status == "running" and run.record.node_id == node_id:
+                run.record = replace(run.record, node_id="")
 
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         now = self._clock()
         return [replace(node, lease_left=node.until - now) for node in self.stored_nodes.values() if not node.fenced]
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
+    async def running_elsewhere(self, owner: str, node_id: str) -> RunsElsewhere:
         """Return the number of runs on other nodes."""
         running = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
-        owners = [record.owner for record in running if record.keeper != keeper]
-        unstored = unstored_elsewhere(await self.nodes(), owner, keeper)
+        owners = [record.owner for record in running if record.node_id != node_id]
+        unstored = unstored_elsewhere(await self.nodes(), owner, node_id)
         return RunsElsewhere(len(owners) + unstored.runs, owners.count(owner) + unstored.of_owner)
 
     async def take_starts(self, owner: str, starts: int, per_minute: int) -> float:
@@ -95,38 +95,38 @@ class MemoryNodes:
             self._start_rates[owner] = rest, now
         return wait
 
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
-        now, own = self._clock(), self.stored_nodes.get(keeper)
+        now, own = self._clock(), self.stored_nodes.get(node_id)
         if own is not None and not own.fenced and own.until > now:
             if _is_in_time(own, now) and now - own.since >= unbroken:
                 self._fence(now)
-            self._take_orphans(keeper)
+            self._take_orphans(node_id)
         running = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
-        return {record.id: record.epoch for record in running if record.keeper == keeper}
+        return {record.id: record.epoch for record in running if record.node_id == node_id}
 
     def _fence(self, now: float) -> None:
         for node in self.stored_nodes.values():
             if node.until <= now:
                 self.stored_nodes[node.id] = replace(node, fenced=True)
 
-    def _take_orphans(self, keeper: str) -> None:
+    def _take_orphans(self, node_id: str) -> None:
         running = [run for run in self.stored_runs.values() if run.record.status == "running"]
-        orphans = [run for run in running if not self.is_standing(run.record.keeper)]
+        orphans = [run for run in running if not self.is_standing(run.record.node_id)]
         for run in orphans[:CLAIMED_AT_ONCE]:
-            run.record = replace(run.record, keeper=keeper, epoch=run.record.epoch + 1, waits=False)
+            run.record = replace(run.record, node_id=node_id, epoch=run.record.epoch + 1, waits=False)
 
-    def is_standing(self, keeper: str) -> bool:
+    def is_standing(self, node_id: str) -> bool:
         """Return whether a node is known and not fenced. Its lease may have ended."""
-        node = self.stored_nodes.get(keeper)
+        node = self.stored_nodes.get(node_id)
         return node is not None and not node.fenced
 
-    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+    async def hold(self, kind: str, id: str, node_id: str) -> bool:
         """Take a piece of work for a node."""
         holder = self._holds.get((kind, id), "")
-        if self.is_standing(keeper) and not self.is_standing(holder):
-            self._holds[kind, id] = holder = keeper
-        return holder == keeper
+        if self.is_standing(node_id) and not self.is_standing(holder):
+            self._holds[kind, id] = holder = node_id
+        return holder == node_id
 
     async def holder(self, kind: str, id: str) -> str:
         """Return the node that has a piece of work."""
@@ -135,12 +135,12 @@ class MemoryNodes:
 
     async def left_over(self, kind: str, limit: int = 100) -> list[str]:
         """Return the pieces of work of a kind that fenced nodes have left."""
-        held = sorted((of, id) for (of, id), keeper in self._holds.items() if not self.is_standing(keeper))
+        held = sorted((of, id) for (of, id), node_id in self._holds.items() if not self.is_standing(node_id))
         return [id for of, id in held if of == kind][:limit]
 
-    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+    async def let_go(self, kind: str, id: str, node_id: str) -> None:
         """Give back a piece of work."""
-        if self._holds.get((kind, id)) == keeper:
+        if self._holds.get((kind, id)) == node_id:
             del self._holds[kind, id]
 
     # requests to the owner of a run
@@ -151,7 +151,7 @@ class MemoryNodes:
         if run is None or run.record.status != "running":
             return None
         stored = run.intents.setdefault(intent.id, replace(intent, asked_at=self._clock()))
-        await self.hint("intent", [run.record.id], run.record.keeper)
+        await self.hint("intent", [run.record.id], run.record.node_id)
         return stored
 
     async def get_intent(self, id: str) -> Intent | None:
@@ -159,9 +159,9 @@ class MemoryNodes:
         run = self._run_of_intent(id)
         return None if run is None else run.intents[id]
 
-    async def open_intents(self, keeper: str) -> list[Intent]:
+    async def open_intents(self, node_id: str) -> list[Intent]:
         """Return the open requests to a node."""
-        mine = [run for run in self.stored_runs.values() if run.record.keeper == keeper]
+        mine = [run for run in self.stored_runs.values() if run.record.node_id == node_id]
         opened = [intent for run in mine for intent in run.intents.values() if _is_open(intent, run.record)]
         return sorted(opened, key=lambda intent: intent.asked_at)
 
@@ -204,9 +204,9 @@ class MemoryNodes:
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node."""
-        return self._hints.listen(keeper, on_hint)
+        return self._hints.listen(node_id, on_hint)
 
 
 def _is_in_time(node: NodeRecord, now: float) -> bool:

@@ -22,9 +22,9 @@ class RunsElsewhere(NamedTuple):
     of_owner: int = 0
 
 
-def unstored_elsewhere(nodes: Sequence[NodeRecord], owner: str, keeper: str) -> RunsElsewhere:
+def unstored_elsewhere(nodes: Sequence[NodeRecord], owner: str, node_id: str) -> RunsElsewhere:
     """Return the number of runs on other nodes that are not stored, from the counts that the nodes last reported."""
-    counts = [node.counts for node in nodes if node.id != keeper]
+    counts = [node.counts for node in nodes if node.id != node_id]
     of_owner = f"{UNSTORED} {owner}"
     return RunsElsewhere(sum(each.get(UNSTORED, 0) for each in counts), sum(each.get(of_owner, 0) for each in counts))
 
@@ -34,7 +34,7 @@ class NodeStore(Protocol):
 
     # nodes
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         """Renew the lease of a node, which covers every run that it owns, for some seconds by the store's clock.
 
         Returns its record, and creates it for a new id. None if the node is fenced: its runs belong to other nodes, and
@@ -42,11 +42,11 @@ class NodeStore(Protocol):
         """
         ...
 
-    async def release(self, keeper: str) -> None:
+    async def release(self, node_id: str) -> None:
         """Fence a node that shuts down: other nodes may take over its runs and holds at once."""
         ...
 
-    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+    async def give_up(self, node_id: str, run_ids: Sequence[str]) -> None:
         """Give up running runs of a node: the next node that claims takes them over."""
         ...
 
@@ -54,7 +54,7 @@ class NodeStore(Protocol):
         """Return the nodes that are not fenced, in the order of their numbers. The lease of some may have ended."""
         ...
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
+    async def running_elsewhere(self, owner: str, node_id: str) -> RunsElsewhere:
         """Return the number of runs on other nodes, of all owners and of one.
 
         Stored runs are counted now. Each node reports its unstored runs when it renews its lease: `UNSTORED`.
@@ -69,7 +69,7 @@ class NodeStore(Protocol):
         """
         ...
 
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return the epoch of each running run that this node then owns, by id.
 
         Other nodes whose lease has ended are fenced, but only if this node has renewed its own in time for `unbroken`
@@ -80,7 +80,7 @@ class NodeStore(Protocol):
         """
         ...
 
-    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+    async def hold(self, kind: str, id: str, node_id: str) -> bool:
         """Take a piece of work for a node: a batch, a webhook, a chore. Return whether this node now holds it.
 
         A node that is fenced, or unknown to the store, holds nothing: its work can be taken.
@@ -95,7 +95,7 @@ class NodeStore(Protocol):
         """Return the pieces of work of a kind that fenced nodes held, for other nodes to take."""
         ...
 
-    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+    async def let_go(self, kind: str, id: str, node_id: str) -> None:
         """Release a piece of work, if this node holds it."""
         ...
 
@@ -112,7 +112,7 @@ class NodeStore(Protocol):
         """Return a request to the owner of a run."""
         ...
 
-    async def open_intents(self, keeper: str) -> list[Intent]:
+    async def open_intents(self, node_id: str) -> list[Intent]:
         """Return the requests to a node, oldest first: of its running runs, unanswered, not taken in this epoch.
 
         A request that a dead owner had taken and not answered is open again for the next owner.
@@ -150,7 +150,7 @@ class NodeStore(Protocol):
         """
         ...
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with topic and id of each hint for a node, until the returned function is called.
 
         Both are empty if hints may have been lost because a connection broke: then the caller must check everything.

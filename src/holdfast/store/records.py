@@ -104,7 +104,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     started_at: float
     payer: Payer = Payer()
-    keeper: str = ""
+    node_id: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None

@@ -290,7 +290,7 @@ def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
     """Return the queued form of a run. One that interrupts is started by its own node, which stops the running one."""
     ahead = if_busy == "interrupt"
     return msgspec.structs.replace(
-        run, status="queued", keeper=run.keeper if ahead else "", started_at=None, ahead=ahead
+        run, status="queued", node_id=run.node_id if ahead else "", started_at=None, ahead=ahead
     )
 
 
@@ -320,7 +320,7 @@ def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
         model=settlement.answered_by or run.model,
         started_at=run.created_at,
         payer=run.payer,
-        keeper=run.keeper,
+        node_id=run.node_id,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost=usage.cost,

@@ -24,7 +24,7 @@ async def list_nodes(parts: Parts, request: Request) -> ASGIApp:
 
 def _shown(node: NodeRecord, parts: Parts) -> dict[str, Any]:
     """Return a node from its last report; this node with its current values."""
-    is_this = node.id == parts.engine.keeper
+    is_this = node.id == parts.engine.node_id
     return {
         "id": node.id,
         "number": node.number,

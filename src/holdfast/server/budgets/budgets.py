@@ -52,7 +52,7 @@ class Budgets:
             return await self._engine.submit(record, input, idempotency=idempotency, **how)
         if idempotency is not None and (known := await self._engine.repeated(idempotency)) is not None:
             return known
-        record = replace(record, created_at=self._engine.now(), keeper=self._engine.keeper)
+        record = replace(record, created_at=self._engine.now(), node_id=self._engine.node_id)
         await self._open(charge_at_start(record))
         run: Run | None = None
         try:
@@ -81,7 +81,7 @@ class Budgets:
             model=model,
             started_at=self._engine.now(),
             payer=payer,
-            keeper=self._engine.keeper,
+            node_id=self._engine.node_id,
         )
 
     async def _open(self, charge: Charge, *, looks: bool = False) -> None:

@@ -283,7 +283,7 @@ def charge_at_start(record: RunRecord) -> Charge:
         model=record.model,
         started_at=record.created_at,
         payer=record.payer,
-        keeper=record.keeper,
+        node_id=record.node_id,
     )
 
 

@@ -37,11 +37,11 @@ class TimedStore:
         setattr(self, name, found)  # cached for the next call
         return found
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs, and count them. Measured here and not by the general wrapper, as it is called often."""
         began = perf_counter()
         try:
-            ends = await self._append(keeper, entries)
+            ends = await self._append(node_id, entries)
         except Exception as error:
             _count_failure(self._errors.of("append"), error)
             raise
@@ -50,9 +50,9 @@ class TimedStore:
         self._saved.total += sum([len(entry.events) for entry in entries])
         return ends
 
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over the runs of dead nodes, and count the new ones."""
-        owned: dict[str, int] = await self._claim(keeper, unbroken)
+        owned: dict[str, int] = await self._claim(node_id, unbroken)
         taken = {claim for claim in owned.items() if claim[1] > 1}
         self._takeovers.inc(len(taken - self._taken))
         self._taken = taken

@@ -99,7 +99,7 @@ class OpenTelemetryTraces:
         carrier = record.request.get(TRACE)
         context = get_current() if carrier is None else extract(carrier, Context())
         began = self._store.claimed.get(record.id) if self._store is not None else None
-        node = "" if self._engine is None else self._engine.keeper
+        node = "" if self._engine is None else self._engine.node_id
         attributes = run_attributes(record, node)
         span = self._tracer.start_span(run_name(record), context, attributes=attributes, start_time=began)
         return RunSpan(span), context

@@ -62,12 +62,12 @@ class TracedStore:
         with span_of(self._tracer, "store create_run", {"holdfast.run.id": run.id}, SpanKind.CLIENT):
             return await self._store.create_run(replace(run, request={**run.request, TRACE: carrier}), *args, **named)
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs. A commit that is slow or fails is a span of each run in it."""
         began = time.time_ns()
         failure: Exception | None = None
         try:
-            return await self._store.append(keeper, entries)
+            return await self._store.append(node_id, entries)
         except Exception as error:
             failure = error
             raise
@@ -103,9 +103,9 @@ class TracedStore:
         with use_span(run.span), span_of(self._tracer, "store settle", {"holdfast.run.id": run_id}, SpanKind.CLIENT):
             return await self._store.settle(run_id, epoch, **named)
 
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and record the time."""
-        owned = await self._store.claim(keeper, unbroken)
+        owned = await self._store.claim(node_id, unbroken)
         now = time.time_ns()
         new = [run_id for run_id, epoch in owned.items() if epoch > 1 and run_id not in self._runs]
         self.claimed = {run_id: self.claimed.get(run_id, now) for run_id in new}

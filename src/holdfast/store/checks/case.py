@@ -59,7 +59,7 @@ class Case:
             owner=self.owner,
             session_id=None if session is None else self.id(session),
             message_id=self.id(f"answer-{name}"),
-            keeper=self.id("keeper"),
+            node_id=self.id("node_id"),
             **fields,
         )
 
@@ -82,7 +82,7 @@ class Case:
 
     async def start(self, name: str, *input: Message, session: str | None = "s", **options: Any) -> RunRecord:
         """Start a run, or queue it. Its node is alive."""
-        await self.alive("keeper")
+        await self.alive("node_id")
         return await self.store.create_run(self.record(name, session), input, **options)
 
     async def alive(self, name: str, seconds: float = LONG) -> NodeRecord:
@@ -104,7 +104,7 @@ class Case:
 
     async def end_after(self, run: RunRecord, first: int, *events: Event) -> LogEnd:
         """Add events to the log of one run, and return its last seq, or why the append was refused."""
-        (end,) = await self.store.append(run.keeper, [Append(run.id, run.epoch, first, events)])
+        (end,) = await self.store.append(run.node_id, [Append(run.id, run.epoch, first, events)])
         return end
 
     async def settle(

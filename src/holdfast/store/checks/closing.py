@@ -71,7 +71,7 @@ async def a_refusal_spoils_nobody_elses_write(case: Case) -> None:
         work.append(case.session(f"s{n}"))
         work.append(case.start(f"r{n}", case.user("a"), session="gone"))
         work.append(case.start(f"ok{n}", session=None))
-        work.append(case.store.append(case.id("keeper"), [Append(case.id("gone"), 1, 1, [Text("x")])]))
+        work.append(case.store.append(case.id("node_id"), [Append(case.id("gone"), 1, 1, [Text("x")])]))
     results = await asyncio.gather(*work, return_exceptions=True)
 
     assert 10 == sum(isinstance(result, SessionNotFound) for result in results)

@@ -67,7 +67,7 @@ async def the_feed_and_the_queue_refer_to_pictures_too(case: Case) -> None:
     contents = [entry.data["input"][0]["content"] for entry in await case.feed() if "input" in entry.data]
     assert [_shows(REFERENCE + _hash(one)), _shows(REFERENCE + _hash(two))] == contents
     await case.settle(first)
-    await case.store.start_queued(case.id("s"), keeper=case.id("k"), now=7.0)
+    await case.store.start_queued(case.id("s"), node_id=case.id("k"), now=7.0)
     assert _shows(REFERENCE + _hash(two)) == (await case.store.messages(case.id("s")))[-1].content
     assert [_hash(two)] == [*await case.store.read_files(case.id("s"), [_hash(two)])]
 

@@ -29,7 +29,7 @@ async def a_request_is_kept_for_the_owner_of_a_run(case: Case) -> None:
     assert first is not None
     assert replace(_stop(case, run, "i1"), asked_at=first.asked_at) == first == again
     assert first.asked_at > 0
-    assert [first, second] == await case.store.open_intents(run.keeper)
+    assert [first, second] == await case.store.open_intents(run.node_id)
     assert [] == await case.store.open_intents(case.id("other"))
     assert first == await case.store.get_intent(first.id)
 
@@ -43,7 +43,7 @@ async def a_request_is_taken_by_the_owner_of_this_epoch(case: Case) -> None:
 
     assert not await case.store.take_intent(intent.id, 2)
     assert [True, True] == [await case.store.take_intent(intent.id, 1) for _ in range(2)]
-    assert [] == await case.store.open_intents(run.keeper)
+    assert [] == await case.store.open_intents(run.node_id)
     taken = await case.store.get_intent(intent.id)
     assert taken is not None
     assert (1, None) == (taken.taken, taken.answer)
@@ -97,7 +97,7 @@ async def a_request_that_was_withdrawn_is_never_taken(case: Case) -> None:
     assert withdrawn is not None
     assert 0 == withdrawn.taken
     assert not await case.store.take_intent(intent.id, 1)
-    assert [] == await case.store.open_intents(run.keeper)
+    assert [] == await case.store.open_intents(run.node_id)
     assert await case.store.withdraw_intent(intent.id) is None
 
 
@@ -110,13 +110,13 @@ async def the_successor_of_a_dead_owner_finds_its_requests(case: Case) -> None:
     for name in ("taken", "answered"):
         await case.store.take_intent(case.id(name), 1)
     await case.store.answer_intent(case.id("answered"), {})
-    await case.store.release(run.keeper)
+    await case.store.release(run.node_id)
     await case.alive("k2")
     await case.claimed("k2")
 
     found = [it.id for it in await case.store.open_intents(case.id("k2")) if it.run_id == run.id]
     assert [case.id("taken"), case.id("open")] == found
-    assert [] == await case.store.open_intents(run.keeper)
+    assert [] == await case.store.open_intents(run.node_id)
     assert not await case.store.take_intent(case.id("taken"), 1)
     assert await case.store.take_intent(case.id("taken"), 2)
 
@@ -135,7 +135,7 @@ async def only_the_owner_of_a_running_run_can_be_asked(case: Case) -> None:
         assert await case.store.ask_owner(_stop(case, record, f"late-{record.id}")) is None
     assert await case.store.ask_owner(intent) is None
     assert not await case.store.take_intent(intent.id, 1)
-    assert [] == await case.store.open_intents(run.keeper)
+    assert [] == await case.store.open_intents(run.node_id)
 
 
 @CHECKS.add
@@ -151,19 +151,19 @@ async def hints_wake_those_who_listen(case: Case) -> None:
     def receive(name: str, topic: str, id: str) -> None:
         hints.put_nowait((name, topic, id))
 
-    ends = [case.store.listen(case.id(name), partial(receive, name)) for name in ("keeper", "asker")]
+    ends = [case.store.listen(case.id(name), partial(receive, name)) for name in ("node_id", "asker")]
     intent = _stop(case, run)
 
     async with asyncio.timeout(60):
         await _until_all_listen(case, hints, 2)
         await case.store.ask_owner(intent)
-        assert ("keeper", "intent", run.id) == await _next(hints)
+        assert ("node_id", "intent", run.id) == await _next(hints)
         await case.store.answer_intent(intent.id, {})
         assert ("asker", "answer", intent.id) == await _next(hints)
         await case.store.hint("session", ["s"])
-        assert {("keeper", "session", "s"), ("asker", "session", "s")} == {await _next(hints), await _next(hints)}
+        assert {("node_id", "session", "s"), ("asker", "session", "s")} == {await _next(hints), await _next(hints)}
         ends[0]()
-        await case.store.hint("session", ["s2"], run.keeper)
+        await case.store.hint("session", ["s2"], run.node_id)
         await case.store.hint("session", ["s3"])
         assert ("asker", "session", "s3") == await _next(hints)
     ends[1]()

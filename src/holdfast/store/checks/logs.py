@@ -83,7 +83,7 @@ async def one_append_can_serve_many_runs(case: Case) -> None:
     """Each entry has its own answer, and one run may have several entries."""
     one, two = [await case.start(name, session=None) for name in ("r1", "r2")]
     ends = await case.store.append(
-        one.keeper,
+        one.node_id,
         [
             Append(one.id, 1, 1, [Text("a")]),
             Append(two.id, 1, 1, [Text("b")]),
@@ -96,7 +96,7 @@ async def one_append_can_serve_many_runs(case: Case) -> None:
     assert [Text("a"), Text("c"), Text("d")] == await case.store.read_log(one.id, 0)
     assert [Text("b")] == await case.store.read_log(two.id, 0)
     assert 3 == (await case.start("r1", session=None)).seq
-    assert [] == await case.store.append(one.keeper, [])
+    assert [] == await case.store.append(one.node_id, [])
 
 
 @CHECKS.add
@@ -117,7 +117,7 @@ async def an_append_returns_where_the_log_ends(case: Case) -> None:
     one, two = [await case.start(name, session=None) for name in ("r1", "r2")]
     entries = [Append(one.id, 1, 1, [Text("a"), Text("b")]), Append(two.id, 1, 3, [Text("d")])]
 
-    assert [2, 0] == await case.store.append(one.keeper, entries)
+    assert [2, 0] == await case.store.append(one.node_id, entries)
     assert [Text("a"), Text("b")] == await case.store.read_log(one.id, 0)
     assert [] == await case.store.read_log(two.id, 0)
     assert 2 == await case.end_after(one, 1, Text("a"))
@@ -247,7 +247,7 @@ async def a_run_tells_when_its_events_came(case: Case) -> None:
     await case.store.trim_logs(60.0)  # left by other checks
     run = await case.start("r", session=None)
     for first, at, events in ((1, 10.0, [Text("a"), Text("b")]), (3, 11.5, [Text("c")]), (3, 99.0, [Text("c")])):
-        await case.store.append(run.keeper, [Append(run.id, run.epoch, first, events, at)])
+        await case.store.append(run.node_id, [Append(run.id, run.epoch, first, events, at)])
 
     assert [(2, 10.0), (3, 11.5)] == await case.store.read_times(run.id)
     assert [] == await case.store.read_times(case.id("unknown"))
@@ -268,7 +268,7 @@ async def the_feed_tells_all_in_its_order_without_gaps(case: Case) -> None:
     await case.store.change_queued(queued.id, [case.user("d")])
     await case.settle(first, message=case.answer(first))
     await case.store.update_session(case.id("s"), {"title": "new", "pinned": True}, 8.0)
-    await case.store.start_queued(case.id("s"), keeper="k", now=9.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=9.0)
     feed = await case.feed()
 
     assert [

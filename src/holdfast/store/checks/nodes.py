@@ -66,9 +66,9 @@ async def runs_of_a_node_whose_lease_has_ended_are_taken_over(case: Case) -> Non
     await case.alive("k2")
 
     assert {} == await case.claimed("k2")
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
     assert {run.id: 2} == await case.claimed("k2")
-    assert replace(run, keeper=case.id("k2"), epoch=2, seq=1) == await case.store.get_run(run.id)
+    assert replace(run, node_id=case.id("k2"), epoch=2, seq=1) == await case.store.get_run(run.id)
     assert {run.id: 2} == await case.claimed("k2")
     await case.alive("k3")
     assert {} == await case.claimed("k3")
@@ -80,15 +80,15 @@ async def runs_of_a_node_whose_lease_has_ended_are_taken_over(case: Case) -> Non
 async def a_node_whose_lease_has_ended_may_renew_it_until_it_is_fenced(case: Case) -> None:
     """Only another node's claim fences it: then it has lost its runs, and needs a new id."""
     run = await case.start("r", session=None)
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
     assert await case.append(run, 1, Text("a"))
-    await case.alive("keeper")
+    await case.alive("node_id")
     await case.alive("k2")
     assert {} == await case.claimed("k2")
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
     await case.claimed("k2")
 
-    assert await case.store.renew(run.keeper, LONG) is None
+    assert await case.store.renew(run.node_id, LONG) is None
     assert "fenced" == await case.end_after(run, 2, Text("late"))
     assert "fenced" == await case.end_after(replace(run, epoch=2), 2, Text("late"))
 
@@ -98,10 +98,10 @@ async def a_node_fences_others_only_after_it_has_held_its_own_lease(case: Case) 
     """After an outage of the store all leases have ended. The first node that is back must not fence live ones."""
     run = await case.start("r", session=None)
     await case.alive("k2")
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
 
     assert {} == await case.claimed("k2", LONG)
-    await case.alive("keeper")
+    await case.alive("node_id")
     assert await case.append(run, 1, Text("a"))
 
 
@@ -109,7 +109,7 @@ async def a_node_fences_others_only_after_it_has_held_its_own_lease(case: Case) 
 async def a_node_without_a_lease_takes_nothing(case: Case) -> None:
     """One that never had a lease, one whose lease has ended, and one that is fenced."""
     await case.start("r", session=None)
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
     await case.alive("ended", 0.0)
     await case.alive("fenced")
     await case.store.release(case.id("fenced"))
@@ -121,7 +121,7 @@ async def a_node_without_a_lease_takes_nothing(case: Case) -> None:
 @CHECKS.add
 async def runs_of_a_node_that_was_never_there_are_taken_over_at_once(case: Case) -> None:
     """It has no lease that could still be renewed, so there is no reason to wait."""
-    run = await case.store.create_run(replace(case.record("r", None), keeper=case.id("never")))
+    run = await case.store.create_run(replace(case.record("r", None), node_id=case.id("never")))
     await case.alive("k2")
 
     assert "fenced" == await case.end_after(run, 1, Text("a"))
@@ -148,10 +148,10 @@ async def a_node_that_lost_its_run_can_no_longer_write(case: Case) -> None:
     await case.session()
     run = await case.start("r", case.user("a"))
     await case.append(run, 1, Text("a"))
-    await case.alive("keeper", 0.0)
+    await case.alive("node_id", 0.0)
     await case.alive("k2")
     assert {run.id: 2} == await case.claimed("k2")
-    taken = replace(run, keeper=case.id("k2"), epoch=2)
+    taken = replace(run, node_id=case.id("k2"), epoch=2)
 
     assert not await case.append(run, 2, Text("late"))
     assert await case.settle(run, seq=2, message=case.answer(run)) is None
@@ -170,11 +170,11 @@ async def a_run_that_was_given_up_goes_to_the_next_node_that_claims(case: Case) 
     await case.alive("k2")
     await case.store.give_up(case.id("k2"), [kept.id])
     for _ in range(2):
-        await case.store.give_up(run.keeper, [run.id, case.id("none")])
+        await case.store.give_up(run.node_id, [run.id, case.id("none")])
 
     assert {run.id: 2} == await case.claimed("k2")
     assert not await case.append(run, 2, Text("late"))
-    assert {kept.id: 1} == await case.store.claim(kept.keeper)
+    assert {kept.id: 1} == await case.store.claim(kept.node_id)
 
 
 @CHECKS.add
@@ -183,7 +183,7 @@ async def running_runs_on_other_nodes_are_counted(case: Case) -> None:
     mine, theirs = await case.start("r1", session=None), await case.start("r2", session=None)
     await case.store.create_run(replace(case.record("r3", None), owner=case.id("other")))
     await case.settle(await case.start("r4", session=None))
-    here, there = mine.keeper, case.id("k2")
+    here, there = mine.node_id, case.id("k2")
     before, same = await case.store.running_elsewhere(case.owner, there), await case.store.running_elsewhere("", here)
     await case.settle(theirs)
     after = await case.store.running_elsewhere(case.owner, there)
@@ -238,7 +238,7 @@ async def whether_a_run_waits_for_a_person_is_known_to_every_node(case: Case) ->
     stale = await case.store.get_run(run.id)
     await case.store.note_waiting(run.id, run.epoch, waits=True)
     noted = await case.store.list_runs(owner=case.owner, status="running")
-    await case.store.release(run.keeper)
+    await case.store.release(run.node_id)
     await case.alive("k2")
     await case.claimed("k2")
     taken = await case.store.get_run(run.id)
@@ -257,7 +257,7 @@ async def neither_queued_nor_settled_runs_are_taken_over(case: Case) -> None:
     await case.settle(settled)
     running = await case.start("r2", case.user("b"))
     queued = await case.start("r3", case.user("c"), if_busy="queue")
-    await case.store.release(running.keeper)
+    await case.store.release(running.node_id)
     await case.alive("other")
 
     assert {running.id: 2} == await case.claimed("other")
@@ -270,12 +270,12 @@ async def what_a_dead_node_left_is_found_after_a_restart(case: Case) -> None:
     await case.session()
     run = await case.start("r", case.user("a"))
     await case.append(run, 1, Text("a"))
-    await case.store.release(run.keeper)
+    await case.store.release(run.node_id)
     await case.reopen()
     await case.alive("k2")
 
     assert {run.id: 2} == await case.claimed("k2")
-    taken = replace(run, keeper=case.id("k2"), epoch=2)
+    taken = replace(run, node_id=case.id("k2"), epoch=2)
     assert [Text("a")] == await case.store.read_log(run.id, 0)
     assert await case.settle(taken, seq=2, message=case.answer(taken)) is not None
 
@@ -316,8 +316,8 @@ async def what_is_left_over_is_found_without_its_holder(case: Case) -> None:
     """Work of a live node is not in the list, and has a holder. Work of a fenced one is, and has none."""
     one, two = await case.alive("k1"), await case.alive("k2")
     kind = case.id("kind")
-    for id, keeper in (("a", one.id), ("b", one.id), ("c", two.id)):
-        await case.store.hold(kind, id, keeper)
+    for id, node_id in (("a", one.id), ("b", one.id), ("c", two.id)):
+        await case.store.hold(kind, id, node_id)
 
     assert [] == await case.store.left_over(kind)
     assert one.id == await case.store.holder(kind, "a")

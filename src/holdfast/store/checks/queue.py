@@ -87,10 +87,10 @@ async def a_run_that_interrupts_waits_for_a_running_one_ahead_of_the_queue(case:
     late = await case.start("r4", case.user("m4"), if_busy="interrupt")
     waiting = await case.store.queued(case.id("s"))
     opened = await case.store.open_session(case.id("s"))
-    other = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
-    first = await case.store.start_queued(case.id("s"), keeper=running.keeper, now=7.0)
+    other = await case.store.start_queued(case.id("s"), node_id=case.id("k2"), now=7.0)
+    first = await case.store.start_queued(case.id("s"), node_id=running.node_id, now=7.0)
 
-    assert ("queued", 4, True, running.keeper) == (late.status, late.queue_number, late.ahead, late.keeper)
+    assert ("queued", 4, True, running.node_id) == (late.status, late.queue_number, late.ahead, late.node_id)
     assert other is None
     expected = [case.id(f"r{n}") for n in (2, 3, 4, 1)]
     assert expected == [run.id for run in waiting]
@@ -108,11 +108,11 @@ async def a_run_that_interrupts_is_started_by_another_node_if_its_own_has_ended(
     running = await case.start("r0", case.user("m0"))
     await case.start("r1", case.user("m1"), if_busy="interrupt")
     await case.settle(running)
-    await case.store.release(running.keeper)
-    started = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+    await case.store.release(running.node_id)
+    started = await case.store.start_queued(case.id("s"), node_id=case.id("k2"), now=7.0)
 
     assert started is not None
-    assert (case.id("r1"), case.id("k2")) == (started.id, started.keeper)
+    assert (case.id("r1"), case.id("k2")) == (started.id, started.node_id)
 
 
 @CHECKS.add
@@ -123,7 +123,7 @@ async def queue_numbers_are_never_used_twice(case: Case) -> None:
     two, three = [await case.start(f"r{n}", case.user(f"m{n}"), if_busy="queue") for n in (2, 3)]
     await case.store.drop_queued(three.id, Stopped(by="user"), 2.0)
     await case.settle(running)
-    await case.store.start_queued(case.id("s"), keeper="k", now=3.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=3.0)
     await case.reopen()
     four = await case.start("r4", case.user("m4"), if_busy="queue")
 
@@ -160,13 +160,13 @@ async def queued_runs_start_in_their_order(case: Case) -> None:
     started = []
     for _ in range(3):
         await case.settle(running, message=case.answer(running))
-        promoted = await case.store.start_queued(case.id("s"), keeper=case.id("k2"), now=7.0)
+        promoted = await case.store.start_queued(case.id("s"), node_id=case.id("k2"), now=7.0)
         assert promoted is not None
         assert promoted == await case.store.get_run(promoted.id)
         started.append(running := promoted)
 
     assert [case.id(f"r{n}") for n in (1, 2, 3)] == [run.id for run in started]
-    assert {("running", case.id("k2"), 7.0, ())} == {(r.status, r.keeper, r.started_at, r.input) for r in started}
+    assert {("running", case.id("k2"), 7.0, ())} == {(r.status, r.node_id, r.started_at, r.input) for r in started}
     assert [case.id(f"m{n}") for n in (1, 2, 3)] == [run.parent_id for run in started]
     expected = [case.id(name) for name in ("m0", "answer-r0", "m1", "answer-r1", "m2", "answer-r2", "m3")]
     assert list(zip(expected, [None, *expected[:-1]], strict=True)) == await case.transcript()
@@ -180,10 +180,10 @@ async def a_queued_edit_remembers_where_it_belongs(case: Case) -> None:
     await case.start("r2", case.user("b"), parent=case.id("a"), if_busy="queue")
     await case.start("r3", case.user("c"), parent=None, if_busy="queue")
     await case.settle(running, message=case.answer(running))
-    second = await case.store.start_queued(case.id("s"), keeper="k", now=7.0)
+    second = await case.store.start_queued(case.id("s"), node_id="k", now=7.0)
     assert second is not None
     await case.settle(second)
-    await case.store.start_queued(case.id("s"), keeper="k", now=8.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=8.0)
 
     assert [(case.id("b"), case.id("a")), (case.id("c"), None)] == (await case.transcript())[2:]
 
@@ -193,17 +193,17 @@ async def nothing_is_promoted_into_a_busy_or_empty_session(case: Case) -> None:
     """A repeated call starts no second run."""
     await case.session()
     start = case.store.start_queued
-    assert await start(case.id("s"), keeper="k", now=7.0) is None
-    assert await start(case.id("gone"), keeper="k", now=7.0) is None
+    assert await start(case.id("s"), node_id="k", now=7.0) is None
+    assert await start(case.id("gone"), node_id="k", now=7.0) is None
 
     running = await case.start("r1", case.user("a"))
     for n in (2, 3):
         await case.start(f"r{n}", case.user(f"m{n}"), if_busy="queue")
-    assert await start(case.id("s"), keeper="k", now=7.0) is None
+    assert await start(case.id("s"), node_id="k", now=7.0) is None
     await case.settle(running)
-    assert await start(case.id("s"), keeper="k", now=7.0) is not None
+    assert await start(case.id("s"), node_id="k", now=7.0) is not None
     before = await case.everything()
-    assert await start(case.id("s"), keeper="k", now=7.0) is None
+    assert await start(case.id("s"), node_id="k", now=7.0) is None
     assert before == await case.everything()
 
 
@@ -221,7 +221,7 @@ async def a_queued_run_can_say_something_else(case: Case) -> None:
     assert before == await case.everything()
     assert "queue.changed" == (await case.feed())[-1].type
     await case.settle(running)
-    await case.store.start_queued(case.id("s"), keeper="k", now=7.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=7.0)
     assert case.id("c") == (await case.transcript())[-1][0]
     for run_id in (queued.id, running.id, case.id("unknown")):
         assert await case.store.change_queued(run_id, []) is None
@@ -266,5 +266,5 @@ async def sessions_that_wait_are_found(case: Case) -> None:
     assert await waiting()
     await case.reopen()
     assert await waiting()
-    await case.store.start_queued(case.id("s"), keeper="k", now=7.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=7.0)
     assert not await waiting()

@@ -49,7 +49,7 @@ async def a_run_is_kept_as_it_was_given(case: Case) -> None:
         model="m",
         kind="agent",
         lifetime="attached",
-        keeper="k",
+        node_id="k",
         request={"nested": {"list": [1, 2.5, None, True, "ü"]}},
         created_at=1.25,
         started_at=1.5,

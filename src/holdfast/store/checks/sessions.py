@@ -168,8 +168,8 @@ async def a_deleted_session_leaves_nothing(case: Case) -> None:
     assert [] == await case.store.list_sessions(case.owner, query="findable")
     assert not await case.append(run, 2, Text("y"))
     assert await case.settle(run, seq=2, message=case.answer(run)) is None
-    assert await case.store.start_queued(case.id("s"), keeper="k", now=9.0) is None
-    await case.store.release(run.keeper)
+    assert await case.store.start_queued(case.id("s"), node_id="k", now=9.0) is None
+    await case.store.release(run.node_id)
     await case.alive("other")
     assert {} == await case.claimed("other")
 
@@ -257,7 +257,7 @@ async def what_happens_in_a_session_moves_it_up(case: Case) -> None:
     assert 3.0 == await changed_at()
     await case.settle(run, now=4.0)
     assert 4.0 == await changed_at()
-    await case.store.start_queued(case.id("s"), keeper="k", now=5.0)
+    await case.store.start_queued(case.id("s"), node_id="k", now=5.0)
     assert 5.0 == await changed_at()
     await case.store.update_session(case.id("s"), {"title": "t"}, 4.5)
     assert 5.0 == await changed_at()

@@ -21,14 +21,14 @@ def _cap(case: Case, **limits: float) -> Cap:
 
 
 def _charge(case: Case, name: str) -> Charge:
-    keeper = case.id("keeper")
-    return Charge(id=case.id(name), owner=case.owner, model="up/m", started_at=NOW, keeper=keeper)
+    node_id = case.id("node_id")
+    return Charge(id=case.id(name), owner=case.owner, model="up/m", started_at=NOW, node_id=node_id)
 
 
 @CHECKS.add
 async def all_that_runs_hold_is_never_more_than_their_budget(case: Case) -> None:
     """Many draw at once: together they get at most the budget, and all of it can be used."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     cap, held = _cap(case, tokens=1000), 0
     for _ in range(40):
         draws = [Draw(charge=_charge(case, f"run{n}"), caps=(cap,), tokens=100) for n in range(20)]
@@ -44,7 +44,7 @@ async def all_that_runs_hold_is_never_more_than_their_budget(case: Case) -> None
 @CHECKS.add
 async def what_a_settled_run_has_used_counts_once(case: Case) -> None:
     """The settlement replaces the amount that the run held. Neither a repeated one nor folding adds anything."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     run = await case.store.create_run(case.record("counted", None, created_at=NOW))
     cap = _cap(case, tokens=1000)
     [held] = await case.store.draw([Draw(charge=_charge(case, "counted"), caps=(cap,), tokens=500)], NOW)
@@ -91,7 +91,7 @@ async def a_budget_is_that_of_the_owner_the_key_or_the_group(case: Case) -> None
 @CHECKS.add
 async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
     """Concurrent runs, and requests per minute; a dropped charge counts for neither."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     cap = _cap(case, runs=2, requests=3)
 
     async def opened(name: str, at: float) -> str | None:
@@ -114,7 +114,7 @@ async def a_run_is_refused_when_too_many_run_or_have_begun(case: Case) -> None:
 @CHECKS.add
 async def a_run_of_the_day_before_still_counts_as_running(case: Case) -> None:
     """Concurrent runs and requests per minute do not depend on the day; tokens count for the day of the start."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     midnight = (DAY + 1) * 86400.0
     payer = Payer("", case.id("key"), (case.id("group"),))
     before = replace(_charge(case, "before"), started_at=midnight - 10.0, payer=payer, output_tokens=70)
@@ -140,7 +140,7 @@ async def a_run_of_the_day_before_still_counts_as_running(case: Case) -> None:
 @CHECKS.add
 async def a_charge_of_several_runs_counts_as_so_many(case: Case) -> None:
     """Runs that are not stored are charged together; a repeated charge adds nothing; neither does folding."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     together = replace(_charge(case, "sum"), runs=3, input_tokens=30, output_tokens=12)
     for _ in range(2):
         await case.store.charge([together], NOW)
@@ -158,7 +158,7 @@ async def a_charge_of_several_runs_counts_as_so_many(case: Case) -> None:
 @CHECKS.add
 async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
     """Otherwise a page that shows the budget could keep a run from starting."""
-    await case.alive("keeper")
+    await case.alive("node_id")
     cap = _cap(case, runs=1, requests=1, tokens=100)
     looks = Draw(charge=_charge(case, "looks"), caps=(cap,), opens=True, looks=True)
     results = [(await case.store.draw([looks], NOW))[0] for _ in range(2)]

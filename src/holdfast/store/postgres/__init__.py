@@ -88,21 +88,21 @@ class PostgresStore(RowStore):
 
     # methods that are faster on PostgreSQL than by the shared transactions
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs: in one round trip, unless some are already stored, or events before them are missing."""
         if not entries:
             return []
-        ends = await self._connections().call(lambda connection: _append(connection, keeper, entries))
-        return await super().append(keeper, entries) if ends is None else ends
+        ends = await self._connections().call(lambda connection: _append(connection, node_id, entries))
+        return await super().append(node_id, entries) if ends is None else ends
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         """Renew the lease of a node."""
         self._refuse_if_closed()
         if self._leases is None:
             self._leases = PostgresPool(self._url, 1)
         reported = details or NodeDetails()
         return await self._leases.call(
-            lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(keeper, seconds, reported))
+            lambda connection: _transact(connection, "BEGIN", lambda: WRITING.renew(node_id, seconds, reported))
         )
 
     async def read_wal(self) -> WalPosition:
@@ -120,12 +120,12 @@ class PostgresStore(RowStore):
 
         await self._connections().call(send)
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node."""
         self._refuse_if_closed()
         if self._listener is None:
             self._listener = HintListener(self._url)
-        return self._listener.listen(keeper, on_hint)
+        return self._listener.listen(node_id, on_hint)
 
     async def close(self) -> None:
         """Finish the calls in progress, and close the connections."""
@@ -153,11 +153,11 @@ async def _transact(connection: Connection, begin: str, steps: Callable[[], Quer
     return result
 
 
-async def _append(connection: Connection, keeper: str, entries: Sequence[Append]) -> list[LogEnd] | None:
+async def _append(connection: Connection, node_id: str, entries: Sequence[Append]) -> list[LogEnd] | None:
     """Add events that continue their logs directly. If some do not, add nothing and return None."""
     rows = [(at, row) for at, entry in enumerate(entries) for row in rows_of(0, entry.first, entry)]
     values = {
-        "keeper": keeper,
+        "node_id": node_id,
         "ids": [entries[at].run_id for at, _ in rows],
         "epochs": [entries[at].epoch for at, _ in rows],
         "firsts": [row[1] for _, row in rows],

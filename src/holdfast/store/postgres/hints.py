@@ -25,9 +25,9 @@ _SECONDS_BETWEEN = 0.5  # two attempts to connect
 _decode = msgspec.json.Decoder(tuple[str, list[str]]).decode
 
 
-def channel_of(keeper: str) -> str:
+def channel_of(node_id: str) -> str:
     """Return the channel of a node, or of all nodes. PostgreSQL allows 63 characters."""
-    return f"{_ALL}_{hashlib.sha256(keeper.encode()).hexdigest()[:32]}" if keeper else _ALL
+    return f"{_ALL}_{hashlib.sha256(node_id.encode()).hexdigest()[:32]}" if node_id else _ALL
 
 
 def payloads(topic: str, ids: Sequence[str]) -> Iterator[str]:
@@ -53,16 +53,16 @@ class HintListener:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node, until the returned function is called."""
-        self._listeners[keeper] = on_hint
+        self._listeners[node_id] = on_hint
         self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="holdfast-hints")
 
         def end() -> None:
-            if self._listeners.get(keeper) is on_hint:
-                del self._listeners[keeper]
+            if self._listeners.get(node_id) is on_hint:
+                del self._listeners[node_id]
                 self._changed.set()
 
         return end
@@ -106,13 +106,13 @@ class HintListener:
             await connection.add_listener(channel, self._pass_on)
         for channel in listened - channels:
             await connection.remove_listener(channel, self._pass_on)
-        for keeper, on_hint in list(self._listeners.items()):
-            if channel_of(keeper) not in listened:
+        for node_id, on_hint in list(self._listeners.items()):
+            if channel_of(node_id) not in listened:
                 on_hint("", "")
         return channels
 
     def _pass_on(self, _connection: Any, _process: int, channel: str, payload: object) -> None:
         topic, ids = _decode(str(payload))
-        for keeper, on_hint in list(self._listeners.items()):
-            for id in ids if channel in (_ALL, channel_of(keeper)) else ():
+        for node_id, on_hint in list(self._listeners.items()):
+            for id in ids if channel in (_ALL, channel_of(node_id)) else ():
                 on_hint(topic, id)

@@ -25,7 +25,7 @@ class NodesReading(SpendingReading, PeopleReading):
 
     def nodes(self) -> Querying[list[NodeRecord]]:
         """Return the nodes that are not fenced."""
-        return [_as_node(row) for row in (yield "keepers", {"clock": time.time()})]
+        return [_as_node(row) for row in (yield "nodes", {"clock": time.time()})]
 
     def intent(self, id: str) -> Querying[Intent | None]:
         """Return a request to the owner of a run."""
@@ -35,36 +35,36 @@ class NodesReading(SpendingReading, PeopleReading):
     def holder(self, kind: str, id: str) -> Querying[str]:
         """Return the node that holds a piece of work; empty if none does, or if it is fenced."""
         row = first((yield "standing_holder", {"kind": kind, "id": id}))
-        return "" if row is None else str(row["keeper"])
+        return "" if row is None else str(row["node_id"])
 
     def left_over(self, kind: str, limit: int) -> Querying[list[str]]:
         """Return the pieces of work of a kind that fenced nodes held."""
         return [row["id"] for row in (yield "left_over", {"kind": kind, "limit": limit})]
 
-    def running_elsewhere(self, owner: str, keeper: str) -> Querying[RunsElsewhere]:
+    def running_elsewhere(self, owner: str, node_id: str) -> Querying[RunsElsewhere]:
         """Return the number of runs on other nodes."""
-        (stored,) = yield "running_elsewhere", {"owner": owner, "keeper": keeper}
-        unstored = unstored_elsewhere((yield from self.nodes()), owner, keeper)
+        (stored,) = yield "running_elsewhere", {"owner": owner, "node_id": node_id}
+        unstored = unstored_elsewhere((yield from self.nodes()), owner, node_id)
         return RunsElsewhere(int(stored["runs"]) + unstored.runs, int(stored["of_owner"]) + unstored.of_owner)
 
-    def open_intents(self, keeper: str) -> Querying[list[Intent]]:
+    def open_intents(self, node_id: str) -> Querying[list[Intent]]:
         """Return the open requests to a node."""
-        return [_as_intent(row) for row in (yield "open_intents", {"keeper": keeper})]
+        return [_as_intent(row) for row in (yield "open_intents", {"node_id": node_id})]
 
 
 class NodesWriting(NodesReading):
     """The writes of one transaction to nodes, holds and intents."""
 
-    def is_standing(self, keeper: str) -> Querying[bool]:
+    def is_standing(self, node_id: str) -> Querying[bool]:
         """Return whether a node is known and not fenced. Its lease may have ended. It stays so in this transaction."""
-        row = first((yield "standing", {"id": keeper}))
+        row = first((yield "standing", {"id": node_id}))
         return row is not None and not row["fenced"]
 
-    def renew(self, keeper: str, seconds: float, details: NodeDetails) -> Querying[NodeRecord | None]:
+    def renew(self, node_id: str, seconds: float, details: NodeDetails) -> Querying[NodeRecord | None]:
         """Renew the lease of a node."""
         values = asdict(details) | {"counts": encode(details.counts)}
-        yield "renew", {"id": keeper, "seconds": seconds, "clock": time.time(), **values}
-        row = first((yield "keeper", {"id": keeper, "clock": time.time()}))
+        yield "renew", {"id": node_id, "seconds": seconds, "clock": time.time(), **values}
+        row = first((yield "node", {"id": node_id, "clock": time.time()}))
         return None if row is None or row["fenced"] else _as_node(row)
 
     def take_starts(self, owner: str, starts: int, per_minute: int) -> Querying[float]:
@@ -76,38 +76,38 @@ class NodesWriting(NodesReading):
             yield "change_start_rate", {"owner": owner, "rest": rest, "clock": time.time()}
         return wait
 
-    def release(self, keeper: str) -> Querying[None]:
+    def release(self, node_id: str) -> Querying[None]:
         """Fence a node that shuts down."""
-        yield "release", {"id": keeper}
+        yield "release", {"id": node_id}
 
-    def give_up(self, keeper: str, run_ids: Sequence[str]) -> Querying[None]:
+    def give_up(self, node_id: str, run_ids: Sequence[str]) -> Querying[None]:
         """Give up running runs of a node."""
         for run_id in sorted(run_ids):
-            yield "give_up", {"keeper": keeper, "id": run_id}
+            yield "give_up", {"node_id": node_id, "id": run_id}
 
-    def claim(self, keeper: str, unbroken: float) -> Querying[dict[str, int]]:
+    def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
         now = time.time()
-        yield "fence", {"keeper": keeper, "unbroken": unbroken, "clock": now}
-        yield "take_orphans", {"keeper": keeper, "limit": CLAIMED_AT_ONCE, "clock": now}
-        return {row["id"]: row["epoch"] for row in (yield "owned", {"keeper": keeper})}
+        yield "fence", {"node_id": node_id, "unbroken": unbroken, "clock": now}
+        yield "take_orphans", {"node_id": node_id, "limit": CLAIMED_AT_ONCE, "clock": now}
+        return {row["id"]: row["epoch"] for row in (yield "owned", {"node_id": node_id})}
 
-    def hold(self, kind: str, id: str, keeper: str) -> Querying[bool]:
+    def hold(self, kind: str, id: str, node_id: str) -> Querying[bool]:
         """Take a piece of work for a node."""
-        yield "hold", {"kind": kind, "id": id, "keeper": keeper}
+        yield "hold", {"kind": kind, "id": id, "node_id": node_id}
         row = first((yield "holder", {"kind": kind, "id": id}))
-        return row is not None and bool(row["keeper"] == keeper)
+        return row is not None and bool(row["node_id"] == node_id)
 
-    def let_go(self, kind: str, id: str, keeper: str) -> Querying[None]:
+    def let_go(self, kind: str, id: str, node_id: str) -> Querying[None]:
         """Release a piece of work."""
-        yield "let_go", {"kind": kind, "id": id, "keeper": keeper}
+        yield "let_go", {"kind": kind, "id": id, "node_id": node_id}
 
     def ask_owner(self, intent: Intent) -> Querying[tuple[Intent, str] | None]:
         """Store a request to the node that owns a run. Return it and the node; None if the run is not running."""
         values = {name: getattr(intent, name) for name in ("id", "run_id", "kind", "asked_by")}
         yield "ask_owner", {**values, "body": encode(intent.body), "clock": time.time()}
         row = first((yield "intent", {"id": intent.id}))
-        return None if row is None or row["status"] != "running" else (_as_intent(row), row["keeper"])
+        return None if row is None or row["status"] != "running" else (_as_intent(row), row["node_id"])
 
     def take_intent(self, id: str, epoch: int) -> Querying[bool]:
         """Take a request for the owner of this epoch."""

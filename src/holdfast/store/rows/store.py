@@ -81,13 +81,13 @@ class RowStore(ABC):
         """Return the run that an idempotency key has started."""
         return await self._read(lambda rows: rows.repeated(idempotency))
 
-    async def start_queued(self, session_id: str, *, keeper: str, now: float) -> RunRecord | None:
+    async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
         """Make the first queued run of a session the running one."""
-        return await self._write(lambda rows: rows.start_queued(session_id, keeper, now))
+        return await self._write(lambda rows: rows.start_queued(session_id, node_id, now))
 
-    async def append(self, keeper: str, entries: Sequence[Append]) -> list[LogEnd]:
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs."""
-        return await self._write(lambda rows: rows.append(keeper, entries), durable=False)
+        return await self._write(lambda rows: rows.append(node_id, entries), durable=False)
 
     async def settle(
         self,
@@ -277,37 +277,37 @@ class RowStore(ABC):
 
     # nodes
 
-    async def renew(self, keeper: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
+    async def renew(self, node_id: str, seconds: float, details: NodeDetails | None = None) -> NodeRecord | None:
         """Renew the lease of a node."""
-        return await self._write(lambda rows: rows.renew(keeper, seconds, details or NodeDetails()))
+        return await self._write(lambda rows: rows.renew(node_id, seconds, details or NodeDetails()))
 
-    async def release(self, keeper: str) -> None:
+    async def release(self, node_id: str) -> None:
         """Fence a node that shuts down."""
-        await self._write(lambda rows: rows.release(keeper))
+        await self._write(lambda rows: rows.release(node_id))
 
-    async def give_up(self, keeper: str, run_ids: Sequence[str]) -> None:
+    async def give_up(self, node_id: str, run_ids: Sequence[str]) -> None:
         """Give up running runs of a node."""
-        await self._write(lambda rows: rows.give_up(keeper, run_ids))
+        await self._write(lambda rows: rows.give_up(node_id, run_ids))
 
     async def nodes(self) -> list[NodeRecord]:
         """Return the nodes that are not fenced."""
         return await self._read(lambda rows: rows.nodes())
 
-    async def running_elsewhere(self, owner: str, keeper: str) -> RunsElsewhere:
+    async def running_elsewhere(self, owner: str, node_id: str) -> RunsElsewhere:
         """Return the number of runs on other nodes."""
-        return await self._read(lambda rows: rows.running_elsewhere(owner, keeper))
+        return await self._read(lambda rows: rows.running_elsewhere(owner, node_id))
 
     async def take_starts(self, owner: str, starts: int, per_minute: int) -> float:
         """Take starts from the bucket of an owner, or return the seconds until there are enough."""
         return await self._write(lambda rows: rows.take_starts(owner, starts, per_minute), durable=False)
 
-    async def claim(self, keeper: str, unbroken: float = 0.0) -> dict[str, int]:
+    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
-        return await self._write(lambda rows: rows.claim(keeper, unbroken))
+        return await self._write(lambda rows: rows.claim(node_id, unbroken))
 
-    async def hold(self, kind: str, id: str, keeper: str) -> bool:
+    async def hold(self, kind: str, id: str, node_id: str) -> bool:
         """Take a piece of work for a node."""
-        return await self._write(lambda rows: rows.hold(kind, id, keeper))
+        return await self._write(lambda rows: rows.hold(kind, id, node_id))
 
     async def holder(self, kind: str, id: str) -> str:
         """Return the node that holds a piece of work."""
@@ -317,9 +317,9 @@ class RowStore(ABC):
         """Return the pieces of work of a kind that fenced nodes held."""
         return await self._read(lambda rows: rows.left_over(kind, limit))
 
-    async def let_go(self, kind: str, id: str, keeper: str) -> None:
+    async def let_go(self, kind: str, id: str, node_id: str) -> None:
         """Release a piece of work."""
-        await self._write(lambda rows: rows.let_go(kind, id, keeper))
+        await self._write(lambda rows: rows.let_go(kind, id, node_id))
 
     # requests to the owner of a run
 
@@ -328,17 +328,17 @@ class RowStore(ABC):
         stored = await self._write(lambda rows: rows.ask_owner(intent))
         if stored is None:
             return None
-        kept, keeper = stored
-        await self.hint("intent", [kept.run_id], keeper)
+        kept, node_id = stored
+        await self.hint("intent", [kept.run_id], node_id)
         return kept
 
     async def get_intent(self, id: str) -> Intent | None:
         """Return a request to the owner of a run."""
         return await self._read(lambda rows: rows.intent(id))
 
-    async def open_intents(self, keeper: str) -> list[Intent]:
+    async def open_intents(self, node_id: str) -> list[Intent]:
         """Return the open requests to a node."""
-        return await self._read(lambda rows: rows.open_intents(keeper))
+        return await self._read(lambda rows: rows.open_intents(node_id))
 
     async def take_intent(self, id: str, epoch: int) -> bool:
         """Take a request for the owner of this epoch."""

@@ -30,7 +30,7 @@ def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
 
 def as_run(row: Row) -> RunRecord:
     """Return a row of `run` as a record."""
-    values = values_for(RunRecord, row)
+    values = values_for(RunRecord, row) | {"node_id": row["keeper"]}  # the column kept its first name
     values["request"] = decode(values["request"])
     values["input"] = decode_messages(values["input"])
     values["payer"] = msgspec.convert(decode(values["payer"]), Payer)

@@ -49,7 +49,7 @@ TABLES = (
     _table(
         "charges",
         "id owner key group_ids model keeper day started_at settled_at input_tokens output_tokens cost held_tokens "
-        "held_cost",
+        "held_cost runs",
     ),
     _table("usage", "day owner key model runs input_tokens output_tokens cost", 4),
     _table("group_usage", "group_id day tokens cost", 2),

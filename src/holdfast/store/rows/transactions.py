@@ -68,7 +68,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             run = rules.waiting(run, if_busy)
             return (yield from self._enqueue(it, run, input, parent, idempotency))
         yield from self._read_words(it)
-        messages, started = _started(it, run, input, parent, run.keeper, run.started_at)
+        messages, started = _started(it, run, input, parent, run.node_id, run.started_at)
         yield from self._insert_run(started, it, parent, idempotency)
         yield from self._begin(it, started, messages)
         return started
@@ -143,7 +143,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "tell", it.entry(*rules.started(run))
         yield "save_session", it.values()
 
-    def start_queued(self, session_id: str, keeper: str, now: float) -> Querying[RunRecord | None]:
+    def start_queued(self, session_id: str, node_id: str, now: float) -> Querying[RunRecord | None]:
         """Make the first queued run of a session the running one."""
         it = yield from self._open(session_id)
         if it is None or any(each["status"] == "running" for each in (yield from self._in_progress(it))):
@@ -151,13 +151,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         if not (waiting := (yield from self.queued(session_id))):
             return None
         run = waiting[0]
-        if run.keeper not in ("", keeper) and (yield from self.is_standing(run.keeper)):
+        if run.node_id not in ("", node_id) and (yield from self.is_standing(run.node_id)):
             return None
         (row,) = yield "follows", {"id": run.id}
         yield from self._read_words(it)
         it.touch(now)
-        messages, started = _started(it, run, run.input, row["follows"], keeper, now)
-        values = {"id": run.id, "keeper": keeper, "parent_id": started.parent_id, "at": now, "input": b"[]"}
+        messages, started = _started(it, run, run.input, row["follows"], node_id, now)
+        values = {"id": run.id, "node_id": node_id, "parent_id": started.parent_id, "at": now, "input": b"[]"}
         yield "start_run", values
         yield from self._begin(it, started, messages)
         return started
@@ -262,9 +262,9 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
 
     # logs
 
-    def append(self, keeper: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
+    def append(self, node_id: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
         """Add events to logs."""
-        if not (yield from self.is_standing(keeper)):
+        if not (yield from self.is_standing(node_id)):
             return ["fenced" for _ in entries]
         ends = yield from self._ends_of_logs(entries)
         rows: list[tuple[int, int, int, bytes, float]] = []
@@ -369,13 +369,13 @@ def _busy(in_progress: Sequence[Row], if_busy: IfBusy) -> str | None:
 
 
 def _started(
-    it: OpenSession, run: RunRecord, input: Sequence[Message], parent: str | None, keeper: str, at: float | None
+    it: OpenSession, run: RunRecord, input: Sequence[Message], parent: str | None, node_id: str, at: float | None
 ) -> tuple[tuple[Message, ...], RunRecord]:
     """Return the messages of a run that starts, with their parents, and its record."""
     parent_id = rules.resolve_parent(parent, it.session.head_id)
     messages = rules.chained(input, parent_id)
     head = messages[-1].id if messages else parent_id
-    return messages, replace(run, status="running", keeper=keeper, parent_id=head, started_at=at, input=())
+    return messages, replace(run, status="running", node_id=node_id, parent_id=head, started_at=at, input=())
 
 
 def _settled(run_id: str, seq: int, settlement: AnySettlement, now: float) -> dict[str, Any]:

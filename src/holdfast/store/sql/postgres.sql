@@ -43,7 +43,7 @@ FROM runs WHERE id = ANY (:ids) AND status = 'running'
 -- The lock on the row of the node delays a claim that fences it until this is committed. LIMIT 1 keeps the planner
 -- from comparing all running runs with all rows: it expects few of both.
 -- name: append_rows
-WITH mine AS (SELECT 1 FROM keepers WHERE id = :keeper AND NOT fenced FOR KEY SHARE),
+WITH mine AS (SELECT 1 FROM keepers WHERE id = :node_id AND NOT fenced FOR KEY SHARE),
 asked AS (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:epochs AS bigint[]), CAST(:firsts AS bigint[]),
         CAST(:counts AS integer[]), CAST(:bodies AS bytea[]), CAST(:times AS double precision[]))
@@ -165,7 +165,7 @@ SELECT fenced FROM keepers WHERE id = :id FOR KEY SHARE
 UPDATE keepers SET fenced = TRUE WHERE number IN (
     SELECT number FROM keepers WHERE until <= :clock AND NOT fenced AND EXISTS (
         SELECT 1 FROM keepers AS own
-        WHERE own.id = :keeper AND NOT own.fenced AND :clock < own.until - own.seconds / 2
+        WHERE own.id = :node_id AND NOT own.fenced AND :clock < own.until - own.seconds / 2
             AND :clock - own.since >= :unbroken
     )
     ORDER BY number FOR UPDATE
@@ -178,12 +178,12 @@ UPDATE keepers SET fenced = TRUE WHERE number IN (SELECT number FROM keepers WHE
 SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner FOR UPDATE
 
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
+UPDATE runs SET keeper = :node_id, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
     ORDER BY n LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
-) AND EXISTS (SELECT 1 FROM keepers WHERE id = :keeper AND NOT fenced AND until > :clock)
+) AND EXISTS (SELECT 1 FROM keepers WHERE id = :node_id AND NOT fenced AND until > :clock)
 
 -- name: ask_owner
 INSERT INTO intents (id, run, kind, body, asked_by, asked_at)
@@ -191,7 +191,7 @@ SELECT :id, n, :kind, CAST(:body AS bytea), :asked_by, :clock FROM runs WHERE id
 ON CONFLICT (id) DO NOTHING
 
 -- name: intent_to_change
-SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper AS node_id
 FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id FOR UPDATE OF intents
 
 -- hints

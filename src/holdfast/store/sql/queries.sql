@@ -13,11 +13,11 @@ SELECT * FROM records WHERE n = :n
 -- name: insert_run
 INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
     queue_number, ahead, input, follows, created_at, started_at, payer)
-VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :keeper, :epoch, :request,
+VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :node_id, :epoch, :request,
     :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer)
 
 -- name: start_run
-UPDATE runs SET status = 'running', keeper = :keeper, parent_id = :parent_id, started_at = :at, input = :input
+UPDATE runs SET status = 'running', keeper = :node_id, parent_id = :parent_id, started_at = :at, input = :input
 WHERE id = :id
 
 -- name: settle_run
@@ -334,12 +334,13 @@ SELECT n FROM documents WHERE owner = :owner ORDER BY kind, id LIMIT :limit
 -- name: delete_document_by_number
 DELETE FROM documents WHERE n = ?
 
--- nodes
+-- nodes, in the table keepers; a column keeper has the id of a node
+-- A new name in the database would break the nodes of the version before, which share it during an upgrade.
 
--- name: keeper
+-- name: node
 SELECT *, until - :clock AS lease_left FROM keepers WHERE id = :id
 
--- name: keepers
+-- name: nodes
 SELECT *, until - :clock AS lease_left FROM keepers WHERE NOT fenced ORDER BY number
 
 -- name: renew
@@ -354,21 +355,21 @@ WHERE NOT keepers.fenced
 UPDATE keepers SET fenced = TRUE WHERE id = :id
 
 -- name: give_up
-UPDATE runs SET keeper = '' WHERE id = :id AND keeper = :keeper AND status = 'running'
+UPDATE runs SET keeper = '' WHERE id = :id AND keeper = :node_id AND status = 'running'
 
 -- name: fence
 UPDATE keepers SET fenced = TRUE WHERE until <= :clock AND NOT fenced AND EXISTS (
     SELECT 1 FROM keepers AS own
-    WHERE own.id = :keeper AND NOT own.fenced AND :clock < own.until - own.seconds / 2
+    WHERE own.id = :node_id AND NOT own.fenced AND :clock < own.until - own.seconds / 2
         AND :clock - own.since >= :unbroken
 )
 
 -- name: owned
-SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :keeper ORDER BY n
+SELECT id, epoch FROM runs WHERE status = 'running' AND status <> 'settled' AND keeper = :node_id ORDER BY n
 
 -- name: running_elsewhere
 SELECT count(*) AS runs, coalesce(sum(CASE WHEN owner = :owner THEN 1 ELSE 0 END), 0) AS of_owner FROM runs
-WHERE status = 'running' AND status <> 'settled' AND keeper <> :keeper
+WHERE status = 'running' AND status <> 'settled' AND keeper <> :node_id
 
 -- name: add_start_rate
 INSERT INTO start_rates (owner, rest, at) VALUES (:owner, :rest, :clock) ON CONFLICT (owner) DO NOTHING
@@ -377,15 +378,15 @@ INSERT INTO start_rates (owner, rest, at) VALUES (:owner, :rest, :clock) ON CONF
 UPDATE start_rates SET rest = :rest, at = :clock WHERE owner = :owner
 
 -- name: hold
-INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :keeper AND NOT fenced
+INSERT INTO holds (kind, id, keeper) SELECT :kind, :id, id FROM keepers WHERE id = :node_id AND NOT fenced
 ON CONFLICT (kind, id) DO UPDATE SET keeper = excluded.keeper
 WHERE holds.keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
 
 -- name: holder
-SELECT keeper FROM holds WHERE kind = :kind AND id = :id
+SELECT keeper AS node_id FROM holds WHERE kind = :kind AND id = :id
 
 -- name: standing_holder
-SELECT keeper FROM holds
+SELECT keeper AS node_id FROM holds
 WHERE kind = :kind AND id = :id AND keeper IN (SELECT id FROM keepers WHERE NOT fenced)
 
 -- name: left_over
@@ -393,7 +394,7 @@ SELECT id FROM holds
 WHERE kind = :kind AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced) ORDER BY id LIMIT :limit
 
 -- name: let_go
-DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :keeper
+DELETE FROM holds WHERE kind = :kind AND id = :id AND keeper = :node_id
 
 -- requests to the owner of a run
 
@@ -403,13 +404,13 @@ SELECT :id, n, :kind, :body, :asked_by, :clock FROM runs WHERE id = :run_id AND 
 ON CONFLICT (id) DO NOTHING
 
 -- name: intent
-SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper AS node_id
 FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
 
 -- name: open_intents
-SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper AS node_id
 FROM intents JOIN runs ON runs.n = run
-WHERE answer IS NULL AND keeper = :keeper AND status = 'running' AND taken < epoch
+WHERE answer IS NULL AND keeper = :node_id AND status = 'running' AND taken < epoch
 ORDER BY intents.n
 
 -- name: take_intent
@@ -437,7 +438,7 @@ ORDER BY n
 -- name: put_charge
 INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, input_tokens, output_tokens, cost,
     held_tokens, held_cost)
-VALUES (:id, :owner, :key, :group_ids, :model, :keeper, :day, :started_at, :input_tokens, :output_tokens, :cost,
+VALUES (:id, :owner, :key, :group_ids, :model, :node_id, :day, :started_at, :input_tokens, :output_tokens, :cost,
     :held_tokens, :held_cost)
 ON CONFLICT (id) DO UPDATE SET keeper = excluded.keeper, input_tokens = excluded.input_tokens,
     output_tokens = excluded.output_tokens, cost = excluded.cost, held_tokens = excluded.held_tokens,
@@ -447,7 +448,7 @@ WHERE charges.settled_at IS NULL
 -- name: end_charge
 INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, settled_at, input_tokens,
     output_tokens, cost, runs)
-VALUES (:id, :owner, :key, :group_ids, :model, :keeper, :day, :started_at, :settled_at, :input_tokens, :output_tokens,
+VALUES (:id, :owner, :key, :group_ids, :model, :node_id, :day, :started_at, :settled_at, :input_tokens, :output_tokens,
     :cost, :runs)
 ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = excluded.model,
     input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,

@@ -107,18 +107,18 @@ SELECT fenced FROM keepers WHERE id = :id
 SELECT rest, :clock - at AS age FROM start_rates WHERE owner = :owner
 
 -- name: take_orphans
-UPDATE runs SET keeper = :keeper, epoch = epoch + 1, waits = 0
+UPDATE runs SET keeper = :node_id, epoch = epoch + 1, waits = 0
 WHERE n IN (
     SELECT n FROM runs
     WHERE status = 'running' AND status <> 'settled' AND keeper NOT IN (SELECT id FROM keepers WHERE NOT fenced)
     ORDER BY n LIMIT :limit
-) AND EXISTS (SELECT 1 FROM keepers WHERE id = :keeper AND NOT fenced AND until > :clock)
+) AND EXISTS (SELECT 1 FROM keepers WHERE id = :node_id AND NOT fenced AND until > :clock)
 
--- name: forget_keepers
+-- name: forget_nodes
 DELETE FROM keepers
 
 -- name: intent_to_change
-SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper
+SELECT intents.*, runs.id AS run_id, runs.epoch, runs.status, runs.keeper AS node_id
 FROM intents JOIN runs ON runs.n = run WHERE intents.id = :id
 
 -- usage and budgets

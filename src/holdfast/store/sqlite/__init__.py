@@ -88,9 +88,9 @@ class SqliteStore(RowStore):
         """Wake a node, or all nodes."""
         self._hints.send(topic, ids, to)
 
-    def listen(self, keeper: str, on_hint: OnHint) -> Callable[[], None]:
+    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node."""
-        return self._hints.listen(keeper, on_hint)
+        return self._hints.listen(node_id, on_hint)
 
     async def close(self) -> None:
         """Finish the calls in progress, checkpoint the write-ahead log, and close the file."""

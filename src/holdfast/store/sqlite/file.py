@@ -128,7 +128,7 @@ def prepare(
         if not for_copy and db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (COPYING,)).fetchone():
             raise incomplete_copy(str(path))
         if steps is None:
-            db.execute(queries("sqlite")["forget_keepers"])
+            db.execute(queries("sqlite")["forget_nodes"])
         undo.pop_all()
         return lock, db
 

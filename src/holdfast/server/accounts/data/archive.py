@@ -28,7 +28,7 @@ SESSIONS = "sessions/"
 PICTURES = "pictures/"
 
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
-_INTERNAL = frozenset(("keeper", "epoch", "owner"))
+_INTERNAL = frozenset(("node_id", "epoch", "owner"))
 _LAST_DAY = 10**6
 _MOST_USAGE = 100_000
 _UNSAFE = re.compile(r"[^\w.-]")
