@@ -9,6 +9,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
+from tests.support.forked import stop_starter
 from tests.support.long import EVERYTHING
 from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
 from tests.support.server import NODES
@@ -86,6 +87,7 @@ def postgres() -> Postgres:
 
 def pytest_sessionfinish() -> None:
     """End what this process has started for all its tests."""
+    stop_starter()
     stop_shared_postgres()
 
 
