@@ -18,6 +18,9 @@ from tests.support.server import NODES
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Collecting the tests makes a million objects that stay, and the collector would look at them again and again.
+gc.disable()
+
 # How long an example takes says nothing on a busy machine; pytest-timeout catches what hangs.
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
@@ -66,6 +69,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the tests and all that they import: there are ten thousand of them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
