@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,8 +30,9 @@ AT_START = re.compile(r"PYTHON|LD_|MALLOC_|GLIBC_|OPENSSL_|COV|LANG|LC_|TZ$|WEBS
 class ForkedProcess:
     """A process that the fork server has forked, with what tests use of `asyncio.subprocess.Process`."""
 
-    def __init__(self, report: socket.socket) -> None:
+    def __init__(self, report: socket.socket, why_ended: Callable[[], str]) -> None:
         self._report = report
+        self._why_ended = why_ended
         self._report.setblocking(False)
         self._said = b""
         self.pid = 0
@@ -59,7 +60,7 @@ class ForkedProcess:
         if not said or self._said.count(b"\n") == 2:
             self._report.close()
         if not said:
-            raise ForkServerEnded(why_ended())
+            raise ForkServerEnded(self._why_ended())
 
     async def wait(self) -> int:
         """Wait for its end, on any event loop."""
@@ -102,19 +103,18 @@ class Starter:
         """Start `python -m MODULE …` without its imports, in a session of its own and with an empty stdin."""
         request = Request(command[2], list(command[3:]), dict(environment), str(folder), own_umask())
         ours, theirs = socket.socketpair()
-        process = ForkedProcess(ours)
+        process = ForkedProcess(ours, self.why_ended)
         with theirs, open(os.devnull, "rb") as nothing:
             streams = [nothing.fileno(), output.fileno(), output.fileno()]
             socket.send_fds(self._requests, [json.dumps(request._asdict()).encode()], [*streams, theirs.fileno()])
         await process.started()
         return process
 
-    def printed(self) -> str:
-        """Return what the fork server itself has printed, and how it ended."""
-        self._printed.seek(0)
-        return (
-            f"the fork server ended with {self._process.wait(LONG)}:\n{self._printed.read().decode(errors='replace')}"
-        )
+    def why_ended(self) -> str:
+        """Return how the fork server has ended, and what it printed."""
+        code = self._process.wait(LONG)
+        printed = b"" if self._printed.closed else os.pread(self._printed.fileno(), 100_000, 0)
+        return f"the fork server ended with {code}:\n{printed.decode(errors='replace')}"
 
     def stop(self) -> None:
         """End it."""
@@ -140,11 +140,6 @@ def stop_starter() -> None:
     """End the fork server of this test process, if there is one."""
     while _shared:
         _shared.pop().stop()
-
-
-def why_ended() -> str:
-    """Return what the fork server of this test process printed before it ended."""
-    return _shared[0].printed() if _shared else "the fork server was stopped"
 
 
 def own_umask() -> int:

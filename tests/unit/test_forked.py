@@ -266,7 +266,7 @@ async def test_a_fork_server_that_ends_is_an_error(tmp_path: Path, program: Call
         process = await starter.start(program(HANGS), **given)
     starter.stop()
 
-    with pytest.raises(ForkServerEnded):
+    with pytest.raises(ForkServerEnded, match="ended with 0"):
         await end_of(process)
 
 
