@@ -9,6 +9,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
+from tests.support.forked import stop_starter
 from tests.support.long import EVERYTHING
 from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
 from tests.support.server import NODES
@@ -16,6 +17,9 @@ from tests.support.server import NODES
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Collecting the tests makes a million objects that stay, and the collector would look at them again and again.
+gc.disable()
 
 # How long an example takes says nothing on a busy machine; pytest-timeout catches what hangs.
 settings.register_profile("holdfast", deadline=None)
@@ -65,6 +69,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the tests and all that they import: there are ten thousand of them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,6 +91,7 @@ def postgres() -> Postgres:
 
 def pytest_sessionfinish() -> None:
     """End what this process has started for all its tests."""
+    stop_starter()
     stop_shared_postgres()
 
 

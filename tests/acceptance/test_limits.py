@@ -28,7 +28,9 @@ QUICK = "head_timeout = 0.5\nbody_timeout = 0.5\n"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def patient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with Server(tmp_path_factory.mktemp("patient"), config=PATIENT, env={"HOLDFAST_API_KEY": KEY}) as server:
+    async with Server(
+        tmp_path_factory.mktemp("patient"), config=PATIENT, env={"HOLDFAST_API_KEY": KEY}, forked=False
+    ) as server:
         yield server
 
 

@@ -31,7 +31,7 @@ async def up():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(up, tmp_path_factory):
     folder = tmp_path_factory.mktemp("one-client")
-    async with Server(folder, [provider(up.base_url, models=["m"])]) as server:
+    async with Server(folder, [provider(up.base_url, models=["m"])], forked=False) as server:
         yield server
     assert "Traceback" not in server.log_text()
 

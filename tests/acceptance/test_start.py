@@ -91,7 +91,7 @@ async def server(up, tmp_path_factory):
         gone.refuse()
         providers = [provider(up.base_url, models=None), provider(gone.base_url, name="gone", models=["m"])]
         config = f"heartbeat = {HEARTBEAT}\nidle_limit = {IDLE_LIMIT}"
-        async with Server(tmp_path_factory.mktemp("start"), providers, config=config) as server:
+        async with Server(tmp_path_factory.mktemp("start"), providers, config=config, forked=False) as server:
             yield server
 
 

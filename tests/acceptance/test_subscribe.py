@@ -58,7 +58,9 @@ class World(NamedTuple):
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """One server for all tests: each has sessions, models and gates of its own."""
     async with Upstream() as up:
-        async with Server(tmp_path_factory.mktemp("subscribe"), [provider(up.base_url, models=None)]) as server:
+        async with Server(
+            tmp_path_factory.mktemp("subscribe"), [provider(up.base_url, models=None)], forked=False
+        ) as server:
             async with server.client() as client:
                 yield World(Native(client), up, client, server)
 

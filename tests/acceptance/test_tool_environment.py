@@ -159,7 +159,10 @@ def environments(ancestor: int) -> Iterator[str]:
 async def test_no_process_of_the_server_carries_its_secrets(tmp_path):
     """/proc shows the environment of a child to the tools, whatever the server does about its own."""
     prompts = [{"prompt": "one", "expected": "on+e"}]
-    async with Server(tmp_path, env=SECRETS) as server, server.client(authorization=f"Bearer {API_KEY}") as client:
+    async with (
+        Server(tmp_path, env=SECRETS, forked=False) as server,
+        server.client(authorization=f"Bearer {API_KEY}") as client,
+    ):
         batch = {"models": ["scripted/echo"], "match": "regex", "prompts": prompts}
         made = await (await client.post("/api/batches", batch)).json()
         await (await client.get(f"/api/batches/{made['id']}/events")).all_events()

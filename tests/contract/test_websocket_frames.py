@@ -33,7 +33,7 @@ HIDDEN = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory):
-    async with Server(tmp_path_factory.mktemp("frames"), SCRIPTED, config=CONFIG) as server:
+    async with Server(tmp_path_factory.mktemp("frames"), SCRIPTED, config=CONFIG, forked=False) as server:
         yield server
 
 

@@ -14,8 +14,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Protocol, Self
 
+from tests.support.forked import starter
 from tests.support.http import Client
 from tests.support.ports import free_port
 from tests.support.postgres import NOT_COMPARED, rows_of, shared_postgres
@@ -53,16 +54,34 @@ class StartFailed(AssertionError):
     """The process ended or stayed silent where it should have become ready. The message is its log."""
 
 
-class Process:
-    """A command in a process group of its own, its output in a file. The group dies with the block, it with us too."""
+class Started(Protocol):
+    """A process, started or forked."""
 
-    def __init__(self, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path) -> None:
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
+class Process:
+    """A command in a process group of its own, its output in a file. The group dies with the block, it with us too.
+
+    With `forked`, `python -m holdfast` is forked from a process that has its imports (`forked.py`).
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path, forked: bool = False
+    ) -> None:
         self.command = list(command)
+        self._is_forked = forked
         self._log = log
         self._env = dict(env)
         self._cwd = cwd
         self._log_start = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Started | None = None
 
     @property
     def alive(self) -> bool:
@@ -87,21 +106,27 @@ class Process:
         assert not self.alive, "already running"
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *LAUNCHER,
-                *self.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._env,
-                cwd=self._cwd,
-                start_new_session=True,
-            )
+            self._process = await self._started(log)
         try:
             return await self._ready(ready, timeout)
         except BaseException:
             await self.kill9()
             raise
+
+    async def _started(self, log: IO[bytes]) -> Started:
+        forking = starter(clean_environment()) if self._is_forked else None
+        if forking is not None and forking.can_start(self.command, self._env):
+            return await forking.start(self.command, output=log, environment=self._env, folder=self._cwd)
+        return await asyncio.create_subprocess_exec(
+            *LAUNCHER,
+            *self.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=self._env,
+            cwd=self._cwd,
+            start_new_session=True,
+        )
 
     async def kill9(self, *, group: bool = True) -> Ended:
         """SIGKILL, to its children too unless told otherwise."""
@@ -177,7 +202,8 @@ class Server(Process):
 
     `config` is TOML text that stands before the providers in `holdfast.toml`. `port` None picks a free one, 0 lets the
     server pick; the printed address is believed in any case, and kept for a restart. With several `nodes` what is done
-    to the server is done to all of them.
+    to the server is done to all of them. `forked` False makes every start a real one: for tests of what a process has
+    before it runs, such as its first environment, and of its memory.
     """
 
     def __init__(
@@ -193,6 +219,7 @@ class Server(Process):
         program: Sequence[str] = (sys.executable, "-m", "holdfast"),
         nodes: int = NODES,
         log: str = "server.log",
+        forked: bool = True,
     ) -> None:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
@@ -211,9 +238,10 @@ class Server(Process):
             own |= {"HOLDFAST_STORE": shared_postgres().new_url(), "HOLDFAST_CLUSTER_KEY": "k" * 32}
             STORES[data] = own["HOLDFAST_STORE"]
             like_this = partial(Server, data, providers, config=config, args=args, timeout=timeout, program=program)
-            self._peers = [like_this(env=own | _own_address(), log=f"node{n}.log") for n in range(2, nodes + 1)]
+            own_logs = [f"node{number}.log" for number in range(2, nodes + 1)]
+            self._peers = [like_this(env=own | _own_address(), log=name, forked=forked) for name in own_logs]
             own |= _own_address()
-        super().__init__([], log=data / log, env=clean_environment() | own, cwd=data)
+        super().__init__([], log=data / log, env=clean_environment() | own, cwd=data, forked=forked)
 
     async def __aenter__(self) -> Self:
         await self._serve()

@@ -135,6 +135,7 @@ def codes_of_tuple(node: ast.Tuple) -> Iterator[str]:
             yield code
 
 
+@cache
 def error_codes() -> set[str]:
     found: set[str] = set()
     readers = {ast.ClassDef: codes_of_class, ast.Call: codes_of_call, ast.Tuple: codes_of_tuple}

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -185,6 +186,7 @@ def walk(node: ast.AST, inside_function: bool = False) -> Iterator[tuple[ast.AST
         yield from walk(child, inside_function or inner)
 
 
+@cache
 def imports() -> list[Import]:
     known = modules()
     return [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -26,7 +28,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self._commands_at:
             return None
         module, _, name = self._commands_at[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
+        with without_collections():
+            command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -39,3 +42,15 @@ class LazyGroup(click.Group):
         begin = [(name, does) for name, (_, does) in self._commands_at.items() if name.startswith(incomplete)]
         commands = [CompletionItem(name, help=does) for name, does in begin]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Pause the garbage collector. Imports leave nothing to collect, and it takes a fifth of their time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
