@@ -41,11 +41,6 @@ class Recent:
         if (kept := self._runs.pop(run_id, None)) is not None:
             self._weight -= kept[1]
 
-    def clear(self) -> None:
-        """Drop all runs."""
-        self._runs.clear()
-        self._weight = 0
-
 
 def _weight(run: Run, log: Log) -> int:
     """Return the memory of an ended run, in events."""
