@@ -6,7 +6,8 @@ process then does what `python -m` does. It differs from a real start only in wh
 
 A request is one message on the socket whose descriptor is the only argument: a `Request` in JSON, with four
 descriptors: stdin, stdout, stderr and a socket. That socket gets the process id in one line, and the exit code in
-another, as `subprocess` counts it. The end of the first socket ends this process, and that ends all that it forked.
+another, as `subprocess` counts it. A process is killed if the other end of its socket is closed. The end of the first
+socket ends this process, and that ends all that it forked.
 """
 
 import ctypes
@@ -56,6 +57,7 @@ class ForkServer:
         self._requests = requests
         self._woken, self._waker = socket.socketpair()
         self._reports: dict[int, socket.socket] = {}
+        self._watched: dict[int, socket.socket] = {}
         self._me = os.getpid()
 
     def serve(self) -> Request | None:
@@ -65,7 +67,8 @@ class ForkServer:
         signal.set_wakeup_fd(self._waker.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # the socket has it
         while True:
-            ready, _, _ = select.select([self._requests, self._woken], [], [])
+            ready, _, _ = select.select([self._requests, self._woken, *self._watched.values()], [], [])
+            self._kill_those_left(ready)
             if self._woken in ready:
                 self._woken.recv(4096)
                 self._report_ends()
@@ -86,8 +89,8 @@ class ForkServer:
             return True
         for each in streams:
             os.close(each)
-        self._reports[pid] = socket.socket(fileno=report)
-        self._reports[pid].sendall(b"%d\n" % pid)
+        self._reports[pid] = self._watched[pid] = socket.socket(fileno=report)
+        self._say(self._reports[pid], pid)
         return False
 
     def _become_own(self, streams: list[int]) -> None:
@@ -103,16 +106,26 @@ class ForkServer:
             os.dup2(stream, number)
             os.close(stream)
 
+    def _kill_those_left(self, ready: list[socket.socket]) -> None:
+        """Kill the processes that nobody waits for any more: a start that was cancelled leaves one behind."""
+        for pid in [pid for pid, report in self._watched.items() if report in ready]:
+            del self._watched[pid]
+            os.kill(pid, signal.SIGKILL)
+
     def _report_ends(self) -> None:
         while self._reports:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
+            self._watched.pop(pid, None)
             with self._reports.pop(pid) as report:
-                try:
-                    report.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-                except BrokenPipeError:
-                    pass  # nobody waits for it any more
+                self._say(report, os.waitstatus_to_exitcode(status))
+
+    def _say(self, report: socket.socket, number: int) -> None:
+        try:
+            report.sendall(b"%d\n" % number)
+        except BrokenPipeError:
+            pass  # nobody waits for it any more
 
 
 def die_with_parent() -> None:

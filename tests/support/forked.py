@@ -38,10 +38,14 @@ class ForkedProcess:
         self.pid = 0
 
     async def started(self) -> None:
-        """Wait until it has a process id."""
-        async with asyncio.timeout(LONG):
-            while b"\n" not in self._said:
-                self._take(await asyncio.get_running_loop().sock_recv(self._report, 100))
+        """Wait until it has a process id. If that is cancelled the process is killed."""
+        try:
+            async with asyncio.timeout(LONG):
+                while b"\n" not in self._said:
+                    self._take(await asyncio.get_running_loop().sock_recv(self._report, 100))
+        except BaseException:
+            self._report.close()
+            raise
         self.pid = int(self._said.partition(b"\n")[0])
 
     @property
@@ -91,6 +95,10 @@ class Starter:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def can_start(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Return whether a forked process would be as one that the command starts."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.support.agents import living
 from tests.support.forked import CAN_FORK, ForkedProcess, ForkServerEnded, Starter, at_start
 from tests.support.server import LAUNCHER, Server, clean_environment, provider
 from tests.support.waiting import LONG
@@ -211,6 +212,26 @@ async def test_two_may_wait_for_one_end(forks: Callable[..., Any]) -> None:
     assert [-9, -9] == await asyncio.gather(*waiting)
 
 
+async def test_a_start_that_is_cancelled_leaves_no_process(
+    starter: Starter, forks: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A test that is given up while its server starts must not leave it behind."""
+    os.kill(starter.pid, signal.SIGSTOP)
+    starting = asyncio.create_task(forks(HANGS))
+    await asyncio.sleep(0)  # it has asked, and waits for the answer
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    os.kill(starter.pid, signal.SIGCONT)
+    later = await forks(HANGS)  # requests are answered in order, so the first process was there
+    os.kill(later.pid, signal.SIGKILL)
+    await end_of(later)
+
+    async with asyncio.timeout(LONG):
+        while living(tmp_path):  # noqa: ASYNC110 - in another process
+            await asyncio.sleep(0.01)
+
+
 async def test_forked_processes_draw_different_random_numbers(forks: Callable[..., Any], tmp_path: Path) -> None:
     """They have the state of one process, and would choose the same ids and the same pauses."""
     for _ in range(3):
@@ -225,6 +246,7 @@ async def test_forked_processes_draw_different_random_numbers(forks: Callable[..
 PARENT = """
 import asyncio, os, sys
 from pathlib import Path
+from tests.support.agents import living
 from tests.support.forked import Starter
 from tests.support.server import clean_environment
 
