@@ -220,10 +220,12 @@ def test_a_server_has(name):
 
 @pytest.mark.parametrize("name", sorted(OVERRIDDEN_OF_THE_SERVER - {"__init__"}))
 def test_a_server_has_what_we_override(name):
-    """With the parameters that ours takes."""
-    theirs, ours = getattr(uvicorn.Server, name), getattr(Server, name)
+    """With the parameters that ours takes. The source is read, because libraries replace methods when imported."""
+    source = ast.parse(inspect.getsource(uvicorn.server))
+    functions = [node for node in ast.walk(source) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    [theirs] = [[arg.arg for arg in node.args.args] for node in functions if node.name == name]
 
-    assert list(inspect.signature(theirs).parameters) == list(inspect.signature(ours).parameters)
+    assert theirs == list(inspect.signature(getattr(Server, name)).parameters)
 
 
 async def test_serving_captures_signals_starts_and_shuts_down_in_this_order():
