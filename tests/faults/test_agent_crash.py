@@ -33,7 +33,7 @@ async def up():
 def serving(up: Upstream, folder: Path, on_restart: str) -> Server:
     (folder / "work").mkdir()
     config = AGENT.format(folder=folder / "work", on_restart=on_restart)
-    return Server(folder, [provider(up.base_url, models=["m", "next"])], config=config, forked=False)
+    return Server(folder, [provider(up.base_url, models=["m", "next"])], config=config)
 
 
 async def crash_in_a_call(up: Upstream, server: Server, *later: list) -> tuple[str, str]:

@@ -42,15 +42,23 @@ _SET_UP = 0.1
 """Total wait, in seconds, for processes that have no program yet."""
 
 
-def _server() -> str:
-    """Return a unique identity of this process: its pid and its start time."""
-    born = ""
-    with contextlib.suppress(OSError), open("/proc/self/stat", "rb") as file:
-        born = file.read().rpartition(b")")[2].split()[19].decode()
-    return f"{os.getpid()}.{born}"
+class _ThisProcess:
+    """The unique identity of this process: its pid and its start time. Each forked node has its own."""
+
+    def __init__(self) -> None:
+        self.find()
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self.find)
+
+    def find(self) -> None:
+        """Read the identity."""
+        born = ""
+        with contextlib.suppress(OSError), open("/proc/self/stat", "rb") as file:
+            born = file.read().rpartition(b")")[2].split()[19].decode()
+        self.id = f"{os.getpid()}.{born}"
 
 
-_SERVER = _server()
+_SERVER = _ThisProcess()
 
 
 class Survivor(msgspec.Struct, frozen=True):
@@ -76,7 +84,7 @@ class Processes:
         self._environ = environ
         self.groups: set[int] = set()
         """The process groups of the call's children."""
-        self._mark = f"{_SERVER}:{call_id or 'call'}:{new_id('tree')}"
+        self._mark = f"{_SERVER.id}:{call_id or 'call'}:{new_id('tree')}"
         self._has_started = False
         self._started: list[asyncio.Future[ChildProcess]] = []
 
