@@ -115,21 +115,23 @@ class RunFrames:
         return b""
 
     def _grew(self) -> None:
-        """Send the newest events of a live log. If more is to be done, or the client does not read, wake the task."""
+        """Send the newest events of a live log. If there are more, or the client does not read, wake the task."""
         log, connection, after = self.live, self.connection, self.after
         if log is None or connection is None or not connection.takes_more or log.newest_after != after or log.closed:
             self._wake()
             return
         segment = log.newest
         count = len(segment.texts or segment.others)
-        if after + count != log.seq or (count > 1 and as_many_as_fit(segment) is not segment):
-            self._wake()
-            return
-        self.after = after + count
+        if count > 1:
+            segment = as_many_as_fit(segment)
+            count = len(segment.texts or segment.others)
+        self.after = upto = after + count
         try:
             if frames := self._render(after + 1, segment):
                 connection.go_on(frames)
                 self.sent_at = self._time()
+            if upto != log.seq:
+                self._wake()  # for the rest
         except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log
             self._error = error
             self._wake()

@@ -59,7 +59,7 @@ class Log:
         self.seq = 0
         """The last published seq: what a reader can see."""
         self.newest = NOTHING
-        """What was published last, or the beginning of it: what nearly all readers are about to read."""
+        """What was published last, or its first events of one kind: what nearly all readers are about to read."""
         self.newest_after = 0
         """The seq before the newest segment."""
         self.oldest = 1
@@ -109,10 +109,13 @@ class Log:
 
     def publish(self, upto: int) -> None:
         """Let readers see everything up to `upto`, which the store now has."""
-        segment = self.between(self.seq, upto)
-        if segment.kind is None or self.steps is not None:
-            self._take_in(segment)
-        self._show(segment, upto)
+        segments = self._parts(self.seq, upto)
+        for segment in segments:
+            if segment.kind is None or self.steps is not None:
+                self._take_in(segment)
+        if upto - self.seq > _A_FEW:  # plain text stays apart from other events, which are handled one by one
+            segments = [*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]
+        self._show(joined(segments), upto)
 
     def append_published(self, segment: Segment, at: float) -> None:
         """Append a segment of a run that nobody asked to keep, note its time, and show it at once.
@@ -131,7 +134,7 @@ class Log:
         times.append(at)
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
-        self.newest = segment if upto - before <= _SLICE else segment[:_SLICE]
+        self.newest = segment
         self.newest_after, self.seq = before, upto
         if upto >= self._due:
             self._tidy()
@@ -140,7 +143,7 @@ class Log:
             wake()
 
     def _show(self, segment: Segment, upto: int) -> None:
-        self.newest = segment if upto - self.seq <= _SLICE else segment[:_SLICE]
+        self.newest = segment
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
@@ -319,8 +322,9 @@ class Log:
 
     def slice(self, after: int) -> Segment:
         """Return the next published events after `after`, at most a slice of them: many plain ones without others."""
-        if after == self.newest_after:
-            return self.newest
+        newest = self.newest
+        if after == self.newest_after and len(newest.texts or newest.others) <= _SLICE:
+            return newest
         if after < self.oldest - 1:
             raise ResumeGap(self.oldest)
         if after >= self.seq:
