@@ -26,7 +26,7 @@ from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
 
-_SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop
+_SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop; new text may be more
 _TOGETHER = 128  # events whose texts are put together, and which are packed, at once
 _A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
 _kind_of = attrgetter("kind")
@@ -134,7 +134,7 @@ class Log:
         times.append(at)
         if segment.kind is None or self.steps is not None:
             self._take_in(segment)
-        self.newest = segment
+        self.newest = segment if segment.kind is not None or upto - before <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = before, upto
         if upto >= self._due:
             self._tidy()
@@ -143,7 +143,7 @@ class Log:
             wake()
 
     def _show(self, segment: Segment, upto: int) -> None:
-        self.newest = segment
+        self.newest = segment if segment.kind is not None or upto - self.seq <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = self.seq, upto
         if upto >= self._due:
             self._tidy()
