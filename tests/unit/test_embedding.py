@@ -5,8 +5,11 @@ from typing import get_args
 
 import msgspec
 import pytest
+from starlette.requests import Request
 
 from holdfast import Completed, Engine, Failed, Interrupted, Limits, Outcome, Stopped, Truncated
+from holdfast.asgi import events
+from holdfast.asgi.event_stream import EventStream
 from holdfast.errors import RunLimitReached
 from holdfast.events import ErrorInfo, encode_settlement
 from holdfast.history import Session
@@ -257,3 +260,17 @@ async def test_a_start_that_is_cancelled_while_it_waits_for_its_key_closes_its_s
         await asyncio.sleep(0.01)
 
     assert (1, False) == (source.closed, source.is_read)
+
+
+# a run as a response
+
+
+@requirement("embed.frames")
+async def test_the_response_of_a_run_can_be_made_in_a_thread():
+    """FastAPI calls an endpoint that is no coroutine in a thread, which has no event loop."""
+    async with Engine() as engine:
+        run = await engine.start(Source("Hi.", ends=True))
+        request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []})
+        response = await asyncio.to_thread(events, run, request)
+
+    assert isinstance(response, EventStream)

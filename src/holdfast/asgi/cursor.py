@@ -58,11 +58,12 @@ class RunFrames:
         called."""
         self.sent_at = 0.0
         """When events were last sent so, by the loop's clock."""
-        self._time = asyncio.get_running_loop().time  # to look the loop up costs a system call
+        self._time: Callable[[], float] = float  # the loop's clock, once it is watched
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
+        self._time = asyncio.get_running_loop().time  # to look the loop up costs a system call
         self._wake, self._unwatch = wake, self._log.watch(self._grew)
 
         def leave() -> None:

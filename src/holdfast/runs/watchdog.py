@@ -27,7 +27,7 @@ class Watchdog:
 
     def watch(self, pump: Pump) -> None:
         """Watch a pump that has just started. It is rarely the first that may be due."""
-        limits = filter(None, (pump.run.idle, pump.run.deadline))
+        limits = [limit for limit in (pump.run.idle, pump.run.deadline) if limit is not None]
         self._look_by(pump.started + min(limits, default=math.inf))
 
     def check(self, pump: Pump, now: float) -> None:
