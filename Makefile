@@ -42,7 +42,8 @@ test: setup-dev ## run the tests, as CI does
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(ARGS)
 
 test-all: export HOLDFAST_TEST_ALL = 1
-test-all: $(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup .venv/clients/.setup test ## run the long tests too, and every generated case
+test-all: $(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup .venv/clients/.setup test ## run the long tests too, every generated case, and some tests at several speeds
+	HOLDFAST_TEST_ALL= $(BIN)/python -m tests.support.paces
 
 check: setup-dev ## check format, lint and types
 	$(BIN)/ruff format --check .

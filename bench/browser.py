@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from playwright.async_api import async_playwright
+from playwright.async_api import async_playwright, expect
 
 from tests.browser.tab import Tab
 from tests.support.native import Native
@@ -139,7 +139,7 @@ async def long_session(tab: Tab, api: Native, messages: int) -> dict[str, Any]:
     most = await tab.measure(SCROLL)
     scrolled = time.monotonic() - began
     scrolling = Figures.of(await tab.measure("window.measured"))
-    assert "Question 0" == (await tab.transcript())[0], "the first message was not reached"
+    await expect(tab.messages.first).to_contain_text("Question 0")
     return {
         "most_drawn": most,
         "opened_ms": round(opened * 1000),

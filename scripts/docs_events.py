@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NotRequired, get_args, get_origin, ge
 import msgspec
 
 from holdfast import events
+from holdfast.ids import ModelName
 from holdfast.wires import shapes
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "events.md"
@@ -41,6 +42,7 @@ PARTS = {
 """The objects inside of events, by their titles."""
 SIMPLE: dict[Any, str] = {
     str: "string",
+    ModelName: "string",
     int: "number",
     float: "number",
     bool: "boolean",

@@ -33,6 +33,7 @@ fields. This page is written by `scripts/docs_fields.py` from the tables that th
 The tests send the fields to each kind of upstream, and compare the tables with the types of OpenAI's, Anthropic's and
 AG-UI's own packages: a field without a rule fails them.
 """
+AS_ABOVE = Rule("used", "As above.")
 DIALECTS: list[tuple[str, Table, Rule]] = [
     ("Chat completions", openai_fields.CHAT_FIELDS, PASSED_ON),
     ("Chat completions, to an upstream of that dialect", openai_upstream.PARAMS, PASSED_ON),
@@ -69,6 +70,8 @@ DIALECTS: list[tuple[str, Table, Rule]] = [
     ("AG-UI", ui_fields.AG_UI, ui_fields.NOT_KNOWN),
     ("Ollama's /api/chat", ollama.OLLAMA_CHAT, ollama.UNKNOWN_OF_OLLAMA),
     ("Ollama's /api/generate", ollama.OLLAMA_GENERATE, ollama.UNKNOWN_OF_OLLAMA),
+    ("Ollama's /api/embed and /api/embeddings", ollama.OLLAMA_EMBED, ollama.UNKNOWN_OF_OLLAMA),
+    ("Ollama's API, to an upstream that is an Ollama: the fields with another rule", ollama.OWN_FIELDS, AS_ABOVE),
 ]
 """Each dialect, or pair of a dialect and an upstream, with its table and the rule of all other fields."""
 WORDS = {"harmless": "left out"}

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.support.forked import stop_starter
 from tests.support.long import EVERYTHING
+from tests.support.order import VARIABLE, choose_seed, in_order, seed
 from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
 from tests.support.server import NODES
 
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    choose_seed()
     config.addinivalue_line("markers", "requirement(*ids): the promises of tests/requirements.py that the test proves")
     config.addinivalue_line("markers", "one_server(reason): it is not run with several nodes (HOLDFAST_TEST_NODES)")
     config.addinivalue_line("markers", "long(reason): only `make test-all` runs it (docs/testing.md says what is long)")
@@ -56,13 +58,18 @@ FIRST = (
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, and leave out what is for `make test-all`, or for one server."""
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    items[:] = in_order(items, FIRST, seed())
     left_out = (["long"] if not EVERYTHING else []) + (["one_server"] if NODES > 1 else [])
     others = [item for item in items if any(item.get_closest_marker(mark) for mark in left_out)]
     if others:
         config.hook.pytest_deselected(items=others)
         out = {*others}
         items[:] = [item for item in items if item not in out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if seed():
+        terminalreporter.write_line(f"Tests ran in a random order. To repeat it: {VARIABLE}={seed()}")
 
 
 def pytest_collection_finish() -> None:

@@ -151,6 +151,7 @@ REQUIREMENTS: dict[str, str] = {
         "An agent answers under its bare name; a bare name leads to a real provider before a demo one, and beside a "
         "real provider never to a demo one."
     ),
+    "model.unknown": "A model that a provider's list lacks is 404 on every wire, and no upstream is asked for it.",
     "model.demo-marked": "Demo models are marked in every list, and left out beside a real provider unless asked for.",
     "model.default-set": "A default model that is set may be an agent, and has to be there.",
     "model.found-default": (
@@ -165,6 +166,10 @@ REQUIREMENTS: dict[str, str] = {
     "think.switch": "A source, an agent or a provider that means the tags says so, and keeps them.",
     # truth, on every surface, streaming and not
     "truth.completed": "An answer that ended by itself is completed.",
+    "truth.no-answer": (
+        "An answer with neither text nor a tool call has failed, reasoning or not, unless it follows a tool's result, "
+        "goes on with a text, or may be empty by a stop sequence."
+    ),
     "truth.length": "An answer cut at the length limit says so.",
     "truth.content-filter": "An answer cut by a content filter says so.",
     "truth.raise": "A source that raises is a failure.",
@@ -249,7 +254,11 @@ REQUIREMENTS: dict[str, str] = {
     "safe.pictures": (
         "A picture is served to the owner of a session that has it, as a picture and nothing else; a hash opens none."
     ),
-    "hist.search-hit": "A search names for each session a message with the words, and its sentence, the words marked.",
+    "hist.search-hit": (
+        "A search names for each session a message with the words, and its sentence, the words marked, with its place; "
+        "a long message is searched to its end."
+    ),
+    "hist.run-list": "Runs are listed with their question and chat, and by outcome.",
     "hist.no-sharing": "The same first message without a session id shares nothing.",
     # llama.cpp's resumable dialect
     "llama.byte-exact": (
@@ -286,6 +295,7 @@ REQUIREMENTS: dict[str, str] = {
         "A reader on another node sees each event once, from the run's owner or from the store; "
         "leaving stops an attached run."
     ),
+    "nodes.snapshot": "A snapshot is the same at every node: of a run that goes on, of a pane, and of one that ended.",
     "nodes.list": "An admin sees every server of the store: alive or not, since when, version, address, runs, lease.",
     "nodes.doctor": (
         "`holdfast doctor` finds what is wrong with a PostgreSQL store and the servers that share it, and names the "
@@ -308,6 +318,10 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
     "cmp.detached": (
         "Detached panes continue when their client leaves, and can be watched from the first word; onlookers hold none."
+    ),
+    "cmp.linger": (
+        "Panes that linger continue after their client has left while anyone follows them, on any node, and stop when "
+        "nobody has for that long; a stop ends them at once."
     ),
     "cmp.rerun": "Panes that did not complete are run again together; those that completed are not asked again.",
     "cmp.stop-all": "All panes stop at once.",
@@ -397,12 +411,17 @@ REQUIREMENTS: dict[str, str] = {
         "and no model is asked."
     ),
     "wire.no-useless-retry": (
-        "Every 4xx but 408 and 429 tells the SDKs not to retry, on every wire; an upstream that refuses our key, and "
-        "an answer that failed after output without streaming, is a status that no client retries."
+        "Every 4xx but 408 and 429 tells the SDKs not to retry, on every wire; what must not be repeated has an error "
+        "type that no client repeats, and without streaming a status that the operator chooses."
+    ),
+    "wire.heartbeat": "A heartbeat is an event of the dialect where it has one, and takes no number of its own.",
+    "wire.refused-key": (
+        "An upstream that refuses our key or credit is 502, and the same request is refused for some seconds without "
+        "asking it again, until the settings of the provider change."
     ),
     # settings
     "set.change": "What is set while the server runs counts for the next run, as a whole, and cuts off no run.",
-    "set.test": "A provider can be asked for its models before it is saved; its key goes nowhere else.",
+    "set.test": "A provider can be tested before it is saved, which says what is wrong; its key goes nowhere else.",
     "set.pinned": "What a flag, the environment or the file sets is not changed elsewhere, and it is said where.",
     "set.secrets": "A key that was set is never shown again, and goes to no other address.",
     "set.admin": "Only an admin changes the settings.",
@@ -422,10 +441,13 @@ REQUIREMENTS: dict[str, str] = {
     "safe.routes": "Every route declares who may call it: anyone, a key, or a key with admin rights. Nobody else can.",
     "safe.key-needed": "Once a key was needed, one is needed until the process ends, also if the last is revoked.",
     "safe.revoked": (
-        "A revoked key opens nothing a second later: requests are 401, open answers of every wire end, and attached "
-        "runs are stopped by `revoked`. Detached runs go on."
+        "A revoked key opens nothing a second later: requests are 401, open answers of every wire end, and the runs "
+        "and batches that it has started are stopped by `revoked`, on every node."
     ),
     "safe.key-rights": "Rights belong to a key. No key can be made under the name of an owner that the settings have.",
+    "safe.owners": "An owner is one person, one service, one key of the settings file, or the local user.",
+    "safe.admins": "No answer to an admin has words of a person, or a secret that acts for one. A reset link is noted.",
+    "safe.persons-key": "Nobody but a person gets a secret that acts for the person.",
     "safe.keys-made": (
         "Keys are made and revoked by any process while the server runs, also by root for another user's server; of "
         "many at once none is lost. A file of an earlier version is read once, or the server does not start."
@@ -500,6 +522,7 @@ REQUIREMENTS: dict[str, str] = {
     "people.roles": "Each endpoint has a rule: role, scope, whose things. There is always an admin.",
     "people.rights-change": "Another role, a disabled or deleted account counts within a second, for open streams too.",
     "people.later-work": "Work that starts after its request asks no model if its person may not any more.",
+    "people.fresh": "A sign-in that is not fresh makes no keys, exports and ends nothing. A reset revokes keys.",
     "people.last-admin": "Of admins who demote, disable or delete each other at once, one is left.",
     "people.keys": "Keys have scopes, expiry and successors, and never more rights than their person.",
     "people.matrix": "No caller gets past the rule of a route, on any wire and node; what is not theirs is not there.",
@@ -510,12 +533,27 @@ REQUIREMENTS: dict[str, str] = {
     "people.attack.enumeration": "No answer tells which accounts exist.",
     "people.attack.timing": "Every refused sign-in hashes once.",
     "people.attack.names": "No name looks like another's or holds what others could take for markup or a header.",
-    "people.attack.flood": "A flood of sign-ins is refused, and holds up no other request.",
+    "people.attack.flood": "A flood of sign-ins is refused, leaves nothing stored, and holds up no other request.",
+    "people.known-browser": (
+        "A flood or wrong passwords of strangers keep nobody out of a browser in which the person has signed in before."
+    ),
     "people.oidc": "People sign in with an OpenID Connect provider; accounts are linked by issuer and subject alone.",
     "people.oidc.attacks": "An answer counts for one browser, attempt and provider, and leads to no other site.",
     "people.proxy.user": "A header names the person only from a trusted proxy; from elsewhere it is refused.",
     "people.proxy.address": "X-Forwarded-For counts only from a trusted proxy: the right-most address that is none.",
     "people.throttle": "Wrong passwords make the account and the address wait, longer each time.",
+    "people.second-factor": (
+        "With a second factor a password alone signs nobody in. A code counts once, throttled like a password. The "
+        "secret is sealed. Recovery codes count once, and are stored as digests."
+    ),
+    "people.second-factor-reset": "An admin or a command turns a lost second factor off, audited, and cannot read it.",
+    "people.second-factor-required": (
+        "Who must have a second factor can do nothing before it is set up. Identity providers and keys need none."
+    ),
+    "people.passkeys": (
+        "A person adds, names and removes passkeys, and signs in with one, by a challenge that counts once, from the "
+        "server's own page, after the device has checked the person."
+    ),
     "people.sign-ins-limited": "A person has at most 100 sign-ins: one more ends the oldest.",
     # sharing
     "share.live": "A link shows a session, and the answer that is being written as it grows, on any node.",
@@ -672,6 +710,10 @@ REQUIREMENTS: dict[str, str] = {
         "Servers of two versions share the tables while they are upgraded one after the other; a step that older ones "
         "cannot work with waits until they are stopped."
     ),
+    "nodes.tls": (
+        "Nodes speak TLS 1.3 with certificates made from the cluster key: nobody without it asks, answers or reads, "
+        "or keeps other nodes out."
+    ),
     "nodes.unstored": (
         "With a cluster key, a run that is not stored is read and stopped through any node while its own node has it; "
         "if that node is gone, no reader is told of a success."
@@ -700,6 +742,7 @@ REQUIREMENTS: dict[str, str] = {
         "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
         "the schema and changes nothing."
     ),
+    "store.damaged-rows": "A row that cannot be decoded is shown as unreadable, hides no other; `db check` names it.",
     "store.too-new": "A database of a newer version is refused on every store, with both ways out of it.",
     "release.agreed": "A release whose version, changelog and tag disagree is refused, with what to change.",
     "release.reproducible": "Two builds of one commit give the same wheel, sdist and components, byte by byte.",
@@ -781,6 +824,10 @@ REQUIREMENTS: dict[str, str] = {
     "budget.nodes": "Runs on several nodes overspend a budget by one segment each at most.",
     "budget.set": "An admin sets budgets of people, keys and groups; the settings have one for everyone else.",
     "budget.limits": "Runs at once, requests a minute and bytes stored are limited on all nodes together.",
+    "budget.price": (
+        "A model has one full name, price and rights, whatever a client writes; without a price it is refused under a "
+        "budget of money."
+    ),
     "budget.usage": "Usage is shown by owner, key, model and day, as JSON and CSV: the own to everyone, all to admins.",
 }
 

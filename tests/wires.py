@@ -114,7 +114,7 @@ def _read_responses(frames: list[Frame]) -> Reading:
     extras = {name for name in ("incomplete_details", "error", "holdfast") if last.get(name)}
     return Reading(
         text=deltas("output_text", "refusal"),
-        reasoning=deltas("reasoning_text"),
+        reasoning=deltas("reasoning_summary_text"),
         outcome=last["holdfast"]["outcome"] if "holdfast" in last else None,
         success=events[-1]["type"] == "response.completed",
         words={last["status"], *extras},
@@ -154,7 +154,7 @@ def _read_anthropic(frames: list[Frame]) -> Reading:
         text="".join(delta.get("text", "") for delta in deltas),
         reasoning="".join(delta.get("thinking", "") for delta in deltas),
         outcome=told["holdfast"]["outcome"] if "holdfast" in told else None,
-        success=delivered and reason in ("end_turn", "tool_use", "stop_sequence"),
+        success=delivered and told.get("holdfast", {"outcome": "completed"})["outcome"] == "completed",
         words={word for word in (reason, "holdfast" if "holdfast" in told else None) if word}
         | ({"message_stop"} if delivered else {"error"})
         | ({"stopped"} if events[-1].get("error", {}).get("type") == "stopped" else set()),

@@ -9,11 +9,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from .concurrency.watchers import Wake, Watchers
+from .ids import ModelName
 
 ACCESS = "holdfast.access"
 """The key of a request's `Access` in its scope."""
 RULE = "holdfast.rule"
 """The key of the endpoint's `AccessRule` in the scope of a request."""
+
+LOCAL = "local"
+"""The owner of requests without a key, or with `api_key`. The first account takes it over."""
+_OF_SETTINGS = "conf_"
 
 AccountRole = Literal["guest", "member", "admin"]
 """What a person is: a guest reads what is shared with them, a member chats, an admin runs the server."""
@@ -23,6 +28,10 @@ KEY_SCOPES: frozenset[KeyScope] = frozenset(("read", "chat", "batch", "admin"))
 MEMBER_SCOPES: frozenset[KeyScope] = frozenset(("read", "chat", "batch"))
 Whose = Literal["own", "readable", "writable", "all"]
 """Whose things an endpoint reaches: the caller's own; also those shared for reading, or for writing; or everyone's."""
+FactorFor = Literal["nobody", "admins", "all"]
+"""Who must have a second factor to sign in with a password."""
+FRESH = 600.0
+"""Seconds for which a proof counts: a sign-in, or the password again."""
 Via = Literal["local", "key", "sign_in"]
 """How a caller was recognised: as the only user of this machine, by an API key, or by a person's sign-in."""
 
@@ -30,6 +39,16 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=10**12)]
 
 _RANK: dict[AccountRole, int] = {"guest": 0, "member": 1, "admin": 2}
+
+
+def settings_owner(name: str) -> str:
+    """Return the owner of a key of the settings file. No account and no key of the store can have such an owner."""
+    return _OF_SETTINGS + name
+
+
+def is_of_settings(owner: str) -> bool:
+    """Return whether an owner is that of a key of the settings file."""
+    return owner.startswith(_OF_SETTINGS)
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -44,7 +63,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     requests_per_minute: Count | None = None
     """Requests to models: runs that start, and what is passed on to an upstream."""
     bytes_stored: Count | None = None
-    """Of messages and their pictures."""
+    """Of all that is stored: messages and pictures, runs with their requests and logs, comparisons, batches."""
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether it limits costs, so that every model needs a price."""
+        return self.cost_per_day is not None or self.cost_per_month is not None
 
     def over(self, other: Budget) -> Budget:
         """Return this budget, with the limits of another one that it does not set itself."""
@@ -93,6 +117,10 @@ class AccessRule(msgspec.Struct, frozen=True):
     whose: Whose = "own"
     person: bool = False
     """Only a signed-in person may call it: no key can."""
+    fresh: bool = False
+    """Only within ten minutes after the person has signed in, or has entered the password again."""
+    before_factor: bool = False
+    """Also for a person who has yet to set up the second factor that the server requires."""
 
     def admits(self, access: Access) -> bool:
         """Return whether a caller may call the endpoint."""
@@ -101,6 +129,8 @@ class AccessRule(msgspec.Struct, frozen=True):
         if access.role is None or _RANK[access.role] < _RANK[self.role]:
             return False
         if self.person and access.via != "sign_in":
+            return False
+        if access.lacks_factor and not self.before_factor:
             return False
         return self.scope is None or self.scope in access.scopes
 
@@ -115,7 +145,12 @@ CHAT_SHARED = AccessRule("chat_shared", "member", "chat", "writable")
 BATCHES = AccessRule("batch", "member", "batch")
 ADMIN = AccessRule("admin", "admin", "admin", "all")
 PERSON = AccessRule("person", "guest", None, "own", person=True)
-RULES = (ANYONE, LINK, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON)
+PERSON_FRESH = AccessRule("person_fresh", "guest", None, "own", person=True, fresh=True)
+"""For what a stolen cookie must not be enough for: keys, e-mail, export, deletion, passkeys, the end of sign-ins."""
+ME = AccessRule("me", "guest", "read", before_factor=True)
+SIGN_IN = AccessRule("sign_in", "guest", None, "own", person=True, before_factor=True)
+"""For a person's own sign-in and second factor."""
+RULES = (ANYONE, LINK, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON, PERSON_FRESH, ME, SIGN_IN)
 
 
 class Access:
@@ -137,9 +172,11 @@ class Access:
         "granted",
         "groups",
         "is_revoked",
+        "lacks_factor",
         "models",
         "name",
         "owner",
+        "proven_at",
         "role",
         "rules",
         "scopes",
@@ -153,6 +190,7 @@ class Access:
         role: AccountRole | None = "member",
         scopes: frozenset[KeyScope] = KEY_SCOPES,
         via: Via = "key",
+        name: str = "",
         account: str = "",
         credential: str = "",
         expires_at: float | None = None,
@@ -168,8 +206,10 @@ class Access:
         self.expires_at = expires_at
         self.allowed = allowed or Allowed()
         """What the key itself is limited to, besides the limits of its person."""
-        self.name = owner
-        """The name that others see."""
+        self.name = name or owner
+        """The name that others see. It is only a label."""
+        self.proven_at = 0.0
+        """When the person has proved last who it is; infinite if each request is a proof."""
         self.is_revoked = False
         self._watchers = Watchers()
         self.give(role, scopes)
@@ -182,8 +222,11 @@ class Access:
         groups: tuple[str, ...] = (),
         of_groups: Allowed | None = None,
         budgets: tuple[Budgeted, ...] = (),
+        lacks_factor: bool = False,
     ) -> None:
         """Set the rights. An admin's scope is worth nothing to a key whose person is no admin."""
+        self.lacks_factor = lacks_factor
+        """Whether the person has yet to set up a second factor, and may do nothing else."""
         self.role = role
         """None until the rights of a person's key are read."""
         self.scopes: frozenset[KeyScope] = scopes | {"read"} if scopes & {"chat", "batch"} else scopes
@@ -201,8 +244,8 @@ class Access:
         self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
         """The names of the rules that admit the caller."""
 
-    def may_ask(self, model: str) -> bool:
-        """Return whether the caller may use a model, by its full name `provider/model`."""
+    def may_ask(self, model: ModelName) -> bool:
+        """Return whether the caller may use a model."""
         return not self.models or all(names_model(limit, model) for limit in self.models)
 
     @property
@@ -234,9 +277,9 @@ class Allowed(msgspec.Struct, frozen=True):
     budget: Budget = NO_BUDGET
 
 
-def names_model(patterns: Iterable[str], model: str) -> bool:
-    """Return whether a pattern names a model `provider/model`. One without a slash is for models of any provider."""
-    own = model.partition("/")[2] or model
+def names_model(patterns: Iterable[str], model: ModelName) -> bool:
+    """Return whether a pattern names a model. One without a slash is for models of any provider."""
+    own = model.partition("/")[2]
     return any(fnmatchcase(model if "/" in pattern else own, pattern) for pattern in patterns)
 
 

@@ -5,6 +5,7 @@ Every error that this package raises on purpose.
   + BadRequest                   400  invalid_request      the request is invalid
   + KeyRevoked                   401  unauthorized         the key was revoked during the request
   + AccessEnded                  403  access_ended         the account or key has lost its access
+  + NoPrice                      403  no_price             a budget counts money, and the model has no price
   + NotFound                     404  not_found
     - RunNotFound                404  run_not_found        no such run, or it is not yours
     - SessionNotFound            404  session_not_found
@@ -19,6 +20,8 @@ Every error that this package raises on purpose.
     - StaleApproval              409  stale_approval       the approval was decided, or its run has ended
     - CannotSteer                409  cannot_steer         the run accepts no message now
     - KeyExists                  409  key_exists           an active API key has that name
+    - KeyLimitReached            409  too_many_keys        a person has as many active keys as one may have
+    - OwnerTaken                 409  owner_taken          an owner belongs to another person or key
   + ResumeGap                    410  resume_gap           the log no longer reaches back that far
   + RunLimitReached              429  run_limit            too many runs at once
   + StoreUnavailable             503  store_unavailable    the store did not answer; retry later
@@ -31,6 +34,7 @@ Every error that this package raises on purpose.
       . ProviderBroke            502  upstream_broke       its stream ended without a finish reason
         ~ AnswerLost             502  answer_lost          the answer to be continued is gone
       . ProviderUnreachable      502  upstream_unreachable no connection could be made
+      . NoAnswer                 406  no_answer            the model wrote neither text nor a tool call
     - SourceCancelled            500  source_cancelled     something outside Holdfast cancelled it
     - SourceStalled              504  upstream_stalled     silent for longer than the idle limit
     - DeadlineExceeded           504  deadline_exceeded    the run exceeded its time limit
@@ -43,7 +47,7 @@ Every error that this package raises on purpose.
 
 from __future__ import annotations
 
-from .events import ErrorInfo
+from .events import NOT_AGAIN, ErrorInfo
 
 
 class HoldfastError(Exception):
@@ -148,6 +152,22 @@ class ModelNotFound(NotFound):
     param = "model"
 
 
+class NoPrice(HoldfastError):
+    """What a model costs is not known, and a budget of the caller counts money."""
+
+    code = "no_price"
+    status = 403
+    type = "permission_error"
+    param = "model"
+
+    def __init__(self, model: str, *, of_calls: bool = False) -> None:
+        which, add = ("price of a call", "`call`") if of_calls else ("price", "its price")
+        super().__init__(
+            f"{model} has no {which}, and a budget of yours counts money. Use another model, or let an admin add {add} "
+            "to `prices` of the settings: 0 if it is free."
+        )
+
+
 class Conflict(HoldfastError):
     """The request is valid, but conflicts with the current state."""
 
@@ -228,6 +248,24 @@ class KeyExists(Conflict):
         super().__init__(f"The key {name!r} already exists. Revoke it first, or choose another name.")
 
 
+class OwnerTaken(Conflict):
+    """An owner belongs to another account, to a service, or to a key of the settings file."""
+
+    code = "owner_taken"
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"The owner {owner!r} belongs to another person or key.")
+
+
+class KeyLimitReached(Conflict):
+    """A person has as many active keys as one may have."""
+
+    code = "too_many_keys"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"A person has {most} keys at most. Revoke one first.")
+
+
 class ResumeGap(HoldfastError):
     """The log was trimmed and no longer reaches back to the caller's cursor."""
 
@@ -287,6 +325,7 @@ class SourceFailed(HoldfastError):
 
     code = "source_failed"
     status = 502
+    type = NOT_AGAIN
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
@@ -310,11 +349,15 @@ class ProviderError(SourceFailed):
 
 
 NOT_RETRIED = 406
-"""HTTP status if the upstream failed after output, or refused our key: a second request would cost twice, or fail too.
+"""HTTP status of an answer that cannot be delivered although a model has worked on it: a second request costs twice.
 
-The request is not at fault. No client retries 400 to 407 and 413. Of these, 406 is the one that clients do not
-interpret: they show the code and the message of the error.
+The request is not at fault. Besides 400 it is the status that fewest clients repeat (docs/wires/README.md), and none
+interprets it: they show the code and the message of the error.
 """
+
+
+OVERLOADED = 529
+"""Anthropic's status for an upstream that is overloaded: the same request may succeed a little later."""
 
 
 class ProviderRefused(ProviderError):
@@ -324,7 +367,9 @@ class ProviderRefused(ProviderError):
         super().__init__(message, code=code)
         self.status = status
         self.retry_after = retry_after
-        if status < 500 and status != NOT_RETRIED:
+        if status == OVERLOADED:
+            self.type = HoldfastError.type
+        elif status < 500:
             self.type = "rate_limit_error" if status == 429 else "invalid_request_error"
 
 
@@ -351,6 +396,16 @@ class ProviderUnreachable(ProviderError):
     code = "upstream_unreachable"
 
 
+class NoAnswer(ProviderError):
+    """The model ended properly, but wrote neither text nor a tool call. It was asked, and may have charged for it."""
+
+    code = "no_answer"
+    status = NOT_RETRIED
+
+    def __init__(self) -> None:
+        super().__init__("The model gave no answer.")
+
+
 class AnswerLost(ProviderBroke):
     """The answer that was to be continued after a restart is gone, or differs from the text already shown."""
 
@@ -358,13 +413,13 @@ class AnswerLost(ProviderBroke):
 
 
 class SourceStalled(SourceFailed):
-    """The source was silent for longer than the idle limit."""
+    """The source was silent for longer than the idle limit. `what` is said of an upstream that has sent something."""
 
     code = "upstream_stalled"
     status = 504
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"The upstream sent nothing for {seconds:g} s.")
+    def __init__(self, seconds: float, what: str = "sent nothing") -> None:
+        super().__init__(f"The upstream {what} for {seconds:g} s.")
 
 
 class DeadlineExceeded(SourceFailed):

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from .ids import ModelName
+
 StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
 
 LEFT_TO_OTHERS = "another node goes on with it"
@@ -14,6 +16,8 @@ LEFT_TO_OTHERS = "another node goes on with it"
 
 Outcome = Literal["completed", "truncated", "stopped", "failed", "interrupted"]
 """The name of how a run ended."""
+
+UsageSource = Literal["provider", "estimated"]
 
 CallKind = Literal["function", "custom", "function_call"]
 """The kind of a tool call: a function, a custom tool (which takes any text), or a function of OpenAI's older API."""
@@ -24,7 +28,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
 
     input_tokens: int = 0
     output_tokens: int = 0
-    source: Literal["provider", "estimated"] = "provider"
+    source: UsageSource = "provider"
     cached_tokens: int = 0
     """Input tokens that the provider read from its prompt cache."""
     reasoning_tokens: int = 0
@@ -40,6 +44,15 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
         return self.input_tokens + self.output_tokens
 
 
+NOT_AGAIN = "upstream_error"
+"""The type of an error after which the same request must not be sent again by itself: a model may have worked on it.
+
+Coding agents send a request again at the type `server_error`, whatever the status and the headers say.
+"""
+_AGAIN = frozenset({"server_error", "rate_limit_error"})
+_MAY_PASS = frozenset({429, 503, 529})
+
+
 class ErrorInfo(msgspec.Struct, frozen=True):
     """Why a run failed, as it is stored and shown. `code` never changes once published."""
 
@@ -49,6 +62,15 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     param: str | None = None
     status: int = 500
     retry_after: float | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed a little later, and has reached no model so far."""
+        return self.status in _MAY_PASS and self.type != NOT_AGAIN
+
+    def final(self) -> ErrorInfo:
+        """Return the error with a type at which no client repeats its request. A mistake of the request stays one."""
+        return msgspec.structs.replace(self, type=NOT_AGAIN) if self.type in _AGAIN else self
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -76,7 +98,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     finish_reason: str | None = None
     finish_reasons: tuple[str, ...] = ()
     """One reason for each choice, if the request asked for several."""
-    answered_by: str | None = None
+    answered_by: ModelName | None = None
     """The model that answered, if it was not the requested one."""
     stop_sequence: str | None = None
     """The stop sequence that ended the answer, if the upstream named it."""
@@ -119,6 +141,7 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
     error: ErrorInfo = ErrorInfo(
         code="server_died",
         message="The server ended during this run. All text that was shown is saved.",
+        type=NOT_AGAIN,
         status=502,
     )
 
@@ -253,7 +276,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
     code: str
     message: str
-    model: str = ""
+    model: ModelName = ModelName("")
 
 
 class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):
@@ -303,6 +326,9 @@ Event: TypeAlias = (
 
 SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall, ProviderData})
 """Events that are part of an answer. The first of them means that the model has begun to answer."""
+
+ANSWERS = SPOKEN - {Reasoning}
+"""Events that answer. An answer without any of them is none: reasoning alone tells a reader nothing."""
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
@@ -387,13 +413,17 @@ class Thought(msgspec.Struct, frozen=True):
 
 
 class AnswerBegins(msgspec.Struct, frozen=True, gc=False):
-    """A source emits this when a model's answer begins, to say how its reasoning is marked. It is not logged.
+    """A source emits this when a model's answer begins, to say how it is read. It is not logged.
 
     With `think` a leading `<think>…</think>` is reasoning, which is also the default for sources that emit no such
     event. Without `think` such tags are text: the source means them literally, or separates reasoning itself.
+
+    With `is_owed` a run that ends with neither text nor a tool call has failed (`no_answer`). By default a source may
+    end without a word.
     """
 
     think: bool = True
+    is_owed: bool = False
 
 
 Yielded: TypeAlias = Event | Finish | Thought | AnswerBegins | str
@@ -407,7 +437,10 @@ class Outlet(Protocol):
     """Receives the events of a push source."""
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Add events that arrived together. False means backpressure: `await room()` before the next call."""
+        """Add events that arrived together. False means backpressure: `await room()` before the next call.
+
+        No events are a sign of life: the source is not silent.
+        """
         ...
 
     async def room(self) -> None:

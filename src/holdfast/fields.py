@@ -22,7 +22,7 @@ class Rule(msgspec.Struct, frozen=True):
     kind: Literal["used", "passed on", "harmless", "refused"]
     """`used` is read by us, `passed on` is sent to the upstream unchanged, `harmless` is left out."""
     why: str = ""
-    """The reason why it can be left out, or the message of the refusal."""
+    """The reason why it can be left out, the message of the refusal, or which values are used."""
     neutral: tuple[Any, ...] = ()
     """Values that mean the same as leaving the field out. They are never refused."""
     code: str = "unsupported"

@@ -20,7 +20,9 @@ from .events import (
     Text,
     ToolCall,
     Usage,
+    UsageSource,
 )
+from .ids import ModelName
 from .log.log import Log
 from .log.steps import AgentStep
 from .pricing import tokens_in
@@ -33,7 +35,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     input_tokens: int
     output_tokens: int
-    usage_source: str
+    usage_source: UsageSource
     ttft_ms: float | None = None
     """Time from the start of the run to the first text, reasoning or tool call."""
     duration_ms: float | None = None
@@ -92,7 +94,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     content: str | list[Any] | None
     parent_id: str | None = None
     run_id: str | None = None
-    model: str | None = None
+    model: ModelName | None = None
     partial: bool = False
     outcome: str | None = None
     reasoning: str | None = None
@@ -119,6 +121,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Its purpose. Lists and searches show chats only; a pane of a comparison is found through its comparison."""
     title: str = ""
     model: str | None = None
+    """The model of its next runs, as the client wrote it."""
     system: str | None = None
     params: dict[str, Any] = {}
     pinned: bool = False
@@ -138,6 +141,11 @@ def branch(messages: Iterable[Message], head_id: str | None) -> list[Message]:
     return path
 
 
+def reasoning_of(run_id: str, messages: Iterable[Message]) -> str:
+    """Return the reasoning in the answer of a run."""
+    return next((message.reasoning or "" for message in messages if message.run_id == run_id), "")
+
+
 def answer_message(
     log: Log,
     settlement: Settlement,
@@ -145,7 +153,7 @@ def answer_message(
     id: str,
     parent_id: str | None,
     run_id: str,
-    model: str | None,
+    model: ModelName | None,
     at: float,
     figures: Figures | None = None,
 ) -> Message | None:
@@ -304,12 +312,14 @@ def _matched(messages: Sequence[Message]) -> tuple[dict[int, list[Message]], lis
     return results, without
 
 
-def alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join neighbouring messages of one role, for providers that require user and assistant to alternate."""
+def alternating(
+    messages: Sequence[dict[str, Any]], roles: Sequence[str] = ("user", "assistant")
+) -> list[dict[str, Any]]:
+    """Join neighbouring messages of one of the roles, for providers that require user and assistant to alternate."""
     joined: list[dict[str, Any]] = []
     for message in messages:
         last = joined[-1] if joined else None
-        if last is not None and _joinable(last, message):
+        if last is not None and message["role"] in roles and _joinable(last, message):
             joined[-1] = {**last, "content": _join(last["content"], message["content"])}
         else:
             joined.append(message)
@@ -317,12 +327,7 @@ def alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _joinable(one: dict[str, Any], two: dict[str, Any]) -> bool:
-    return (
-        one["role"] == two["role"]
-        and one["role"] in ("user", "assistant")
-        and "tool_calls" not in one
-        and "tool_calls" not in two
-    )
+    return one["role"] == two["role"] and "tool_calls" not in one and "tool_calls" not in two
 
 
 def _join(one: Any, two: Any) -> Any:

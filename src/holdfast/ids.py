@@ -1,4 +1,4 @@
-"""Unguessable identifiers that sort by the time they were made."""
+"""Unguessable identifiers that sort by the time they were made, and the full names of models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NewType
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
@@ -14,6 +15,15 @@ _RANDOM = 25  # characters of five random bits each, after one that has three
 _AT_ONCE = 64
 
 NewId = Callable[[str], str]
+
+ModelName = NewType("ModelName", str)
+"""The full name of a model, `provider/model`, or of an agent, `agent/name`. Prices, rights, usage and metrics know
+models by it alone. A lookup among the providers makes it of what a client wrote (`Providers.find`)."""
+
+
+def full_name(provider: str, model: str) -> ModelName:
+    """Return the full name of a provider's model."""
+    return ModelName(f"{provider}/{model}")
 
 
 def new_id(prefix: str) -> str:

@@ -41,7 +41,9 @@ class Told:
     def verdict(self) -> dict[str, Any] | None:
         """The `holdfast` field, where there is one."""
         bodies = self.body if isinstance(self.body, list) else [self.body or {}]
-        found = [body["holdfast"] for body in bodies if "holdfast" in body]
+        found = [{**body["holdfast"]} for body in bodies if "holdfast" in body]
+        for each in found:
+            each.pop("partial", None)
         assert all(each == found[0] for each in found), "a repeated ending says the same"
         return found[0] if found else None
 
@@ -146,7 +148,8 @@ def of_chunks(response: Response, frames: list[Frame]) -> Told:
 
 def of_object(response: Response, body: dict[str, Any]) -> Told:
     """A finished completion, or an error in its place."""
-    choice = body["choices"][0] if "choices" in body else {"message": {"content": ""}, "finish_reason": None}
+    said = body.get("holdfast", {}).get("partial", body)
+    choice = said["choices"][0] if "choices" in said else {"message": {"content": ""}, "finish_reason": None}
     return Told(
         status=response.status,
         outcome=_outcome(body, choice["finish_reason"]),
@@ -157,7 +160,7 @@ def of_object(response: Response, body: dict[str, Any]) -> Told:
         run_id=response.headers["x-run-id"],
         retry_after=response.headers.get("retry-after"),
         should_retry=response.headers.get("x-should-retry"),
-        usage=body.get("usage"),
+        usage=said.get("usage"),
         body=body,
     )
 
@@ -213,7 +216,7 @@ def of_parts(response: Response, frames: list[Frame]) -> Told:
     failed, stopped = types.count("error"), types.count("abort")
     word = "failed" if failed else "stopped" if stopped else _ENDS[last["finishReason"]]
     assert word == told["outcome"], "the parts and the metadata agree"
-    errors = [{"message": part["errorText"], "type": "server_error"} for part in parts if part["type"] == "error"]
+    errors = [{"message": part["errorText"], "type": "error"} for part in parts if part["type"] == "error"]
     return Told(
         status=response.status,
         outcome=word,
@@ -377,7 +380,7 @@ def of_message_events(response: Response, frames: list[Frame]) -> Told:
 
 def of_message(response: Response, body: dict[str, Any]) -> Told:
     """A finished message, or an error in its place or around it."""
-    said = body.get("partial", body)
+    said = body.get("holdfast", {}).get("partial", body)
     blocks = said.get("content", [])
     return Told(
         status=response.status,
@@ -431,20 +434,25 @@ async def message_watched(world: World, model: str) -> Told:
 # Responses.
 
 
+def _parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*item.get("content", ()), *item.get("summary", ())]
+
+
 def of_response(response: Response, body: dict[str, Any], **more: Any) -> Told:
     """A response, or an error in its place."""
-    parts = [(item["type"], part["text"]) for item in body.get("output", ()) for part in item.get("content", ())]
+    said = body.get("holdfast", {}).get("partial", body)
+    parts = [(item["type"], part["text"]) for item in said.get("output", ()) for part in _parts(item)]
     return Told(
         status=response.status,
         outcome=_outcome(body, "stop" if body.get("status") == "completed" else None),
         text="".join(text for kind, text in parts if kind == "message"),
         reasoning="".join(text for kind, text in parts if kind == "reasoning"),
-        finish_reason=body.get("status"),
+        finish_reason=said.get("status"),
         error=body.get("error"),
         run_id=response.headers["x-run-id"],
         retry_after=response.headers.get("retry-after"),
         should_retry=response.headers.get("x-should-retry"),
-        usage=body.get("usage"),
+        usage=said.get("usage"),
         body=body,
         **more,
     )
@@ -457,7 +465,7 @@ def of_response_events(response: Response, frames: list[Frame], first: int = 0) 
     assert list(range(first, first + len(events))) == [event["sequence_number"] for event in events]
     told = of_response(response, events[-1]["response"], frames=frames)
     assert events[-1]["type"] == f"response.{told.finish_reason}"
-    for kind, text in (("output_text", told.text), ("reasoning_text", told.reasoning)):
+    for kind, text in (("output_text", told.text), ("reasoning_summary_text", told.reasoning)):
         deltas = [event["delta"] for event in events if event["type"] == f"response.{kind}.delta"]
         assert text == "".join(deltas), "the last event has exactly the text that was streamed"
     return told

@@ -65,7 +65,7 @@ async def test_each_owner_has_a_folder_of_its_own(tmp_path):
 
     assert ("CANARY", False) == hers
     assert "CANARY" not in str(bobs)
-    assert str(tmp_path / "agents" / "helper" / "bob") in bobs[3][0]
+    assert str(tmp_path / "agents" / "helper" / "conf_bob") in bobs[3][0]
 
 
 @requirement("safe.agent-owners")

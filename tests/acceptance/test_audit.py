@@ -3,19 +3,24 @@
 import asyncio
 import hashlib
 import json
+import re
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from starlette.requests import Request
 
-from holdfast.access import ADMIN, PERSON
-from holdfast.errors import StoreUnavailable
+from holdfast.access import ACCESS, ADMIN, PERSON
+from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.server.accounts.auth import ANONYMOUS
+from holdfast.server.accounts.people.one_time import LinkUsed
+from holdfast.server.accounts.people.people import WrongPassword
 from holdfast.server.app import ENDPOINTS, create_app
 from holdfast.server.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
 from holdfast.server.audit.refused_keys import GateRefusal, RefusedKeys
@@ -319,6 +324,30 @@ async def test_refused_keys_are_in_the_audit_log_by_address_reason_and_minute():
 
 
 @requirement("people.audit-keys")
+async def test_refusals_that_are_too_many_for_the_audit_log_are_counted_there():
+    """A flood would otherwise hide what else was tried: how often each call was refused, and why, is in the log."""
+    store = MemoryStore()
+    audit = Audit(store)
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "path_params": {}, ACCESS: ANONYMOUS}
+
+    async def refused(error: HoldfastError) -> None:
+        raise error
+
+    for n in range(REFUSALS_A_MINUTE + 70):
+        error = LinkUsed() if n % 7 else WrongPassword()
+        with suppress(HoldfastError):
+            await audit.noted(Request(scope), "tried", lambda: refused(error))  # noqa: B023
+    for _ in range(2):
+        await RefusedKeys(audit).write()
+    found = await store.read_audit(AuditFilter(action="tried"), limit=10_000)
+    counted = {entry.code: int(entry.details["count"]) for entry in found if "count" in entry.details}
+
+    assert REFUSALS_A_MINUTE + 2 == len(found)
+    assert {"link_not_valid", "wrong_password"} == counted.keys()
+    assert 70 == sum(counted.values())
+
+
+@requirement("people.audit-keys")
 async def test_refused_keys_from_everywhere_do_not_fill_the_audit_log():
     """A minute has a bounded number of entries, however many addresses there are; nothing of the count is lost."""
     store = MemoryStore()
@@ -364,3 +393,18 @@ async def _made(client: Client, headers: dict[str, str], path: str, body: dict[s
     assert 201 == response.status, await response.text()
     made: dict[str, Any] = await response.json()
     return made
+
+
+@requirement("people.audit-verify")
+async def test_the_head_of_the_log_is_in_the_servers_log_every_hour(caplog):
+    """A log that is kept elsewhere shows that the newest entries were cut off, even if nobody has noted a head."""
+    store = MemoryStore()
+    entry = AuditEntry(id="aud_1", at=1.0, actor="ada", action="key.create", result="done")
+    await store.add_audit(entry)
+    caplog.set_level("INFO", logger="holdfast")
+    async with Served(create_app(Settings(), store, NO_HOME)), asyncio.timeout(LONG):
+        while not (heads := re.findall(r"the head of the audit log is (\d+):(\w+)", caplog.text)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        known = {(str(each.n), each.hash) for each in await store.read_audit(AuditFilter())}
+
+    assert set(heads) <= known

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ PIECE = "x" * 40
 """Ten tokens, by the estimate of four characters to a token."""
 LONG = [Headers(), Role(), *[Delta(PIECE)] * 200, Finish("stop"), Done()]
 """An answer of 2000 tokens whose upstream counts nothing."""
+
+PRICES = {
+    "up/short": Price(),
+    "up/long": Price(output=1000.0),
+    "up/counted": Price(input=1000.0, output=2000.0),
+    "up/gated": Price(),
+}
 
 
 @dataclass
@@ -78,7 +86,11 @@ async def serving(store: Store | None = None, **more: Any) -> AsyncIterator[Worl
         settings = Settings(
             providers=(ProviderSettings("up", base_url=up.base_url, models=("short", "long", "counted", "gated")),),
             keys=(KeySettings("admin", sha256=hashlib.sha256(ADMIN.encode()).hexdigest(), admin=True),),
-            prices={"up/long": Price(output=1000.0), "up/counted": Price(input=1000.0, output=2000.0)},
+            prices={
+                "up/short": Price(),
+                "up/long": Price(output=1000.0),
+                "up/counted": Price(input=1000.0, output=2000.0),
+            },
             currency="EUR",
             **more,
         )
@@ -170,6 +182,25 @@ async def test_an_allowed_request_tells_what_is_left(world):
     assert ("500", "2.5") == tuple(first.headers[f"x-budget-remaining-{kind}"] for kind in ("tokens", "cost"))
     assert int(second.headers["x-budget-remaining-tokens"]) < 500
     assert not [name for name in (await chat(free)).headers if name.startswith("x-budget")]
+
+
+@requirement("budget.refuse")
+async def test_each_limit_is_told_with_what_is_left_and_when_it_is_renewed(world):
+    """Whoever is stopped by a limit wants to know which one it was, and how long to wait."""
+    budget = {"tokens_per_day": 30_000, "tokens_per_month": 50_000, "runs_at_once": 5}
+    ann, _ = await world.person("ann", budget=budget)
+    await run_once(ann, "up/long")
+    told = await ann.get("/api/budget")
+    now = datetime.now(UTC)
+
+    daily, monthly = told["limits"]
+    assert [("owner", "day"), ("owner", "month")] == [(limit["of"], limit["per"]) for limit in (daily, monthly)]
+    assert daily["tokens"]["used"] == monthly["tokens"]["used"] > 0
+    for limit, whole in ((daily, 30_000), (monthly, 50_000)):
+        assert whole == limit["tokens"]["limit"] == limit["tokens"]["used"] + limit["tokens"]["left"]
+        assert limit["cost"] is None
+        assert now < datetime.fromisoformat(limit["renews_at"]) <= now + timedelta(days=32)
+    assert told["remaining_tokens"] == daily["tokens"]["left"]
 
 
 @requirement("budget.count")
@@ -426,3 +457,32 @@ async def until_budgets(api: Native, number: int) -> list[dict[str, Any]]:
                 if len(budgets) == number:
                     return budgets
             await asyncio.sleep(0.05)
+
+
+@requirement("budget.limits")
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("/v1/responses", {"model": "up/short", "input": "x" * 50_000, "background": True}),
+        ("/api/batches", {"models": ["up/short"], "prompts": [{"prompt": "x" * 50_000}]}),
+        ("/api/comparisons", {"prompt": "x" * 50_000, "models": ["up/short", "up/gated"], "blind": True}),
+        ("/v1/conversations", {"items": [{"type": "message", "role": "user", "content": "x" * 50_000}]}),
+        ("/api/sessions/import", {"messages": [{"role": "user", "content": "x" * 50_000}]}),
+    ],
+    ids=lambda call: call[0],
+)
+async def test_whatever_stores_is_refused_when_all_room_is_used(tmp_path, call):
+    """One call may exceed the limit; the next ones may not, whichever they are. A stop is still taken."""
+    async with serving(await asyncio.to_thread(SqliteStore, tmp_path)) as world:
+        world.up.models["gated"] = answer("Hi.")
+        api, _ = await world.key("ci", bytes_stored=40_000)
+        first = await api.client.post(*call)
+        await first.body()
+        again = await api.client.post(*call)
+        chats = await api.client.post("/api/sessions", {})
+        stop = await api.client.post("/api/runs/run_none/stop", {})
+
+    assert first.status < 300, await first.text()
+    assert "storage_full" == await refused(again)
+    assert "storage_full" == await refused(chats)
+    assert 404 == stop.status

@@ -126,3 +126,58 @@ async def test_nothing_is_run_again_where_all_is_done_decided_or_under_way(world
 
     assert [(409, "comparison_running"), (409, "conflict"), (409, "already_decided")] == refused
     assert before == len(world.up.requests)
+
+
+@requirement("cmp.linger")
+async def test_panes_that_linger_are_taken_up_by_whoever_comes_back(world):  # noqa: F811
+    """A reload, or a phone that sleeps for a moment, is not the wish to stop."""
+    world.up.models["reloaded"] = gated("early ", gate="reloaded", then="late")
+    watched = await world.compare.begin(["up/reloaded"], linger=60)
+    await watched.said(0, "early ")
+    watched.response.leave()
+    back = await looked_at(world, watched.path)
+    await back.said(0, "early ")
+    world.up.open("reloaded")
+    ended = await back.end()
+
+    assert (60, ["completed"], "early late") == (ended["linger"], outcomes(ended), back.texts[0])
+
+
+@requirement("cmp.linger")
+async def test_panes_that_linger_stop_if_nobody_comes_back(world):  # noqa: F811
+    """A tab that was closed costs no more than that. Whoever follows them keeps them, and then leaves them too."""
+    world.up.models["closed"] = silent()
+    watched = await world.compare.begin(["up/closed"], linger=0.2)
+    await watched.until("run.started")
+    request = world.up.requests[-1]
+    follower = await looked_at(world, watched.path)
+    watched.response.leave()
+    follower.response.leave()
+    await request.wait_closed()
+    kept = await settled(world, watched.path)
+
+    assert [("stopped", "disconnect")] == [
+        (pane["settlement"]["outcome"], pane["settlement"]["by"]) for pane in kept["panes"]
+    ]
+
+
+@requirement("cmp.linger", "cmp.stop-all")
+async def test_panes_that_linger_are_stopped_at_once_by_a_stop(world):  # noqa: F811
+    """The upstream is closed when the answer comes, and not after the time they would linger."""
+    world.up.models["stopped"] = silent()
+    watched = await world.compare.begin(["up/stopped"], linger=60)
+    await watched.until("run.started")
+    watched.response.leave()
+    stopped = await world.compare.post(f"{watched.path}/stop")
+
+    assert ("settled", ["stopped"]) == (stopped["status"], outcomes(stopped))
+    assert "user" == stopped["panes"][0]["settlement"]["by"]
+
+
+@requirement("cmp.linger")
+@pytest.mark.parametrize("linger", [-1, 61, "10"])
+async def test_panes_linger_for_a_minute_at_most(world, linger):  # noqa: F811
+    """A disconnect has to end what nobody wants any more."""
+    response = await world.client.post("/api/comparisons", {"prompt": "?", "models": ["up/echo:a"], "linger": linger})
+
+    assert 400 == response.status

@@ -53,6 +53,19 @@ async def test_a_model_that_can_goes_on_in_the_same_message(world):
     assert {"role": "assistant", "content": "Once upon "} == up.requests[-1].body["messages"][-1]
 
 
+async def test_another_model_does_not_go_on_in_a_message_that_it_did_not_write(world):
+    """A message names one model, and that one has written all of it."""
+    up, api = world
+    session_id, message_id = await cut_off(up, api, "plain/m")
+    up.enqueue(answer("a time."))
+    run = await (await go_on(api, session_id, message_id, "prefills/m")).json()
+    await api.settled(run["id"])
+    messages = (await api.session(session_id))["messages"]
+
+    assert message_id != run["message_id"]
+    assert ["plain/m", "prefills/m"] == [message["model"] for message in messages if message["role"] == "assistant"]
+
+
 async def test_stopping_the_rest_keeps_all_that_was_said(world):
     """The message holds what was there and what came since, once."""
     up, api = world

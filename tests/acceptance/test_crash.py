@@ -127,7 +127,7 @@ async def test_a_background_completion_is_streamed_on_from_the_frames_that_were_
     )
     assert "server_died" == last["error"]["code"]
     assert 406 == finished.status
-    assert "Half an answer" == (await finished.json())["choices"][0]["message"]["content"]
+    assert "Half an answer" == (await finished.json())["holdfast"]["partial"]["choices"][0]["message"]["content"]
 
 
 @requirement("crash.kill9")

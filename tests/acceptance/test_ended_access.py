@@ -196,3 +196,96 @@ async def test_what_a_person_has_left_to_run_goes_on_without_them(world: World):
     world.up.gates.open("go")
 
     assert [("completed", "")] * 2 == [await world.ended(run["id"]) for run in runs]
+
+
+# What a key has begun.
+
+
+async def revoke(world: World, id: str) -> None:
+    assert 204 == (await world.client.request("DELETE", f"/api/keys/{id}", headers=world.bobs)).status
+
+
+async def let_expire(world: World, id: str) -> None:
+    await world.post(f"/api/keys/{id}/rotate", {"overlap_hours": 0})
+
+
+async def revoke_as_another_node_does(world: World, id: str) -> None:
+    await world.parts.store.revoke_key(id, 1.0)
+
+
+KeyEnd = Callable[[World, str], Awaitable[None]]
+KEY_ENDS: dict[str, KeyEnd] = {
+    "revoked": revoke,
+    "expired": let_expire,
+    "revoked elsewhere": revoke_as_another_node_does,
+}
+
+
+async def with_key(world: World) -> tuple[str, dict[str, str]]:
+    """Bob's new key: its id, and the headers of a program that uses it."""
+    made = await world.post("/api/keys", {"name": "program"})
+    return made["id"], {"authorization": f"Bearer {made['key']}", "cookie": ""}
+
+
+@requirement("people.later-work", "safe.revoked")
+@pytest.mark.parametrize("end", KEY_ENDS)
+async def test_what_a_key_has_begun_ends_with_the_key(world: World, end: str):
+    """Bob still has an account, but a key may have been limited in what it could use, and who had it may be anyone."""
+    key, program = await with_key(world)
+    session = (await world.post("/api/sessions", {}, program))["id"]
+    body = {"model": "up/gated", "if_busy": "queue"}
+    runs = [await world.post(f"/api/sessions/{session}/runs", {"input": f"Q{n}", **body}, program) for n in range(2)]
+    own = (await world.post("/api/sessions", {}))["id"]
+    bobs = await world.post(f"/api/sessions/{own}/runs", {"input": "Mine", **body})
+    await world.asked(2)
+    await KEY_ENDS[end](world, key)
+
+    assert ("stopped", "") == await world.ended(runs[0]["id"])
+    assert ("failed", "access_ended") == await world.ended(runs[1]["id"])
+    world.up.gates.open("go")
+    assert ("completed", "") == await world.ended(bobs["id"])
+    assert 2 == len(world.up.requests)
+
+
+@requirement("people.later-work", "safe.revoked")
+@pytest.mark.parametrize("end", KEY_ENDS)
+async def test_a_batch_stops_with_the_key_that_has_begun_it(world: World, end: str):
+    """Its person can go on with it, and pays for the rest."""
+    key, program = await with_key(world)
+    prompts = [{"prompt": f"Q{n}"} for n in range(3)]
+    asked = {"models": ["up/gated"], "prompts": prompts, "concurrency": 1}
+    batch = (await world.post("/api/batches", asked, program))["id"]
+    await world.asked(1)
+    await KEY_ENDS[end](world, key)
+    stopped = await _batch_when(world, batch, "stopped")
+    world.up.gates.open("go")
+    await world.post(f"/api/batches/{batch}/resume", {})
+    finished = await _batch_when(world, batch, "finished")
+    cells = [cell async for cell in world.parts.batches.cells(batch)]
+
+    assert (key, "") == (stopped.payer.key, finished.payer.key)
+    assert ["completed"] * 3 == [cell.outcome for cell in cells]
+    assert 4 == len(world.up.requests)
+
+
+async def _batch_when(world: World, id: str, state: str) -> Any:
+    async with asyncio.timeout(LONG):
+        while (batch := (await world.parts.batches.documents.get(id)).body).state != state:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return batch
+
+
+@requirement("people.later-work", "safe.revoked")
+async def test_a_comparison_ends_with_the_key_that_has_begun_it(world: World):
+    """The pane that answers is stopped, and the one that waits for its turn asks no model."""
+    key, program = await with_key(world)
+    body = {"models": ["up/gated", "up/other"], "prompt": "Q", "order": "sequential", "lifetime": "detached"}
+    await world.post("/api/comparisons", body, program)
+    await world.asked(1)
+    await revoke(world, key)
+    async with asyncio.timeout(LONG):
+        while not all(pane.outcome for pane in await _panes(world)):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    assert ["stopped", "failed"] == [pane.outcome for pane in await _panes(world)]
+    assert 1 == len(world.up.requests)

@@ -80,9 +80,11 @@ async def test_sessions_runs_and_comparisons_have_their_declared_types(world):
     voted = await compare.vote(kept, 0)
     listed = (await api.get("/api/comparisons"))["data"]
     sessions = (await api.get("/api/sessions"))["sessions"]
+    runs = (await api.get("/api/runs"))["runs"]
 
     assert fits(await api.session(session_id), shapes.OpenSessionJson)
     assert fits(sessions, list[shapes.ListedSessionJson])
-    assert fits((await api.get("/api/runs"))["runs"], list[shapes.RunJson])
+    assert fits(runs, list[shapes.ListedRunJson])
+    assert fits(await api.get(f"/api/runs/{runs[0]['id']}"), shapes.RunJson)
     assert fits(voted, shapes.ComparisonJson)
     assert fits(listed, list[shapes.ListedComparisonJson])

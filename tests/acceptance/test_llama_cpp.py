@@ -139,7 +139,7 @@ async def test_every_ending_is_read_again_as_it_was_told(world, ending):
 
     assert 200 == replayed.status
     if ending == "401":
-        assert 406 == response.status
+        assert 502 == response.status
         assert json.loads(whole)["error"] == json.loads(body.split(b"data: ")[-1])["error"]
     else:
         assert whole == body

@@ -84,6 +84,7 @@ async def test_the_access_log_is_off_by_default_and_has_no_query_and_no_key(tmp_
         async with Server(tmp_path, config=config) as server, server.client() as client:
             authorized = {"Authorization": f"Bearer {SECRET}"}
             await (await client.get(f"/api/sessions?key={SECRET}", headers=authorized)).body()
+            await (await client.get(f"/api/sessions?query={SECRET}", headers=authorized)).body()
             await (await client.get(f"/?key={SECRET}")).body()
             streamed = await client.post("/v1/chat/completions", said)
             await streamed.body()
@@ -93,9 +94,12 @@ async def test_the_access_log_is_off_by_default_and_has_no_query_and_no_key(tmp_
             else:
                 assert "/api/sessions" not in server.log_text()
 
-    assert [("GET", "/api/sessions", 200), ("GET", "/", 200), ("POST", "/v1/chat/completions", 200)] == [
-        (entry["method"], entry["path"], entry["status"]) for entry in found if entry["path"] != "/health"
-    ]
+    assert [
+        ("GET", "/api/sessions", 400),
+        ("GET", "/api/sessions", 200),
+        ("GET", "/", 200),
+        ("POST", "/v1/chat/completions", 200),
+    ] == [(entry["method"], entry["path"], entry["status"]) for entry in found if entry["path"] != "/health"]
     assert streamed.headers["x-run-id"] == found[-1]["run"]
     assert SECRET not in logs[-1].log_text()
 

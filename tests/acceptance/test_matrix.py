@@ -61,6 +61,7 @@ UNKNOWN = {
     "erasure_id": "era_0000000000000000000000",
     "sign_in_id": "in_0000000000000000",
     "share_id": "0" * 64,
+    "passkey_id": "AAAAAAAAAAAAAAAAAAAAAA",
     "token": "A" * 43,
     "sha256": "0" * 64,
     "n": "7",
@@ -162,7 +163,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         store: Store = MemoryStore() if data is None else await asyncio.to_thread(open_store, f"sqlite:{data}")
         apps, served = [], []
         for _ in range(3 if data is None else 1):
-            providers = (ProviderSettings(name="up", base_url=up.base_url),)
+            providers = (ProviderSettings(name="up", base_url=up.base_url, unlisted="pass"),)
             app = create_app(Settings(providers=providers, default_providers=False), store, NO_HOME)
             apps.append(app)
             served.append(await stack.enter_async_context(Served(app)))

@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Hang, Headers, Raw, Role, Status, ToolDelta, Upstream
+from tests.support.upstream import Chunk, Delta, Done, Finish, Hang, Headers, Raw, Role, Status, ToolDelta, Upstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -142,8 +142,9 @@ async def test_a_whole_message_that_was_stopped_is_no_success_and_is_not_tried_a
     body = await response.json()
 
     assert (406, "false") == (response.status, response.headers["x-should-retry"])
+    partial = body["holdfast"]["partial"]
     assert ("error", "stopped", "stopped_by_user") == (body["type"], body["error"]["type"], body["error"]["code"])
-    assert ("so far", None) == (body["partial"]["content"][0]["text"], body["partial"]["stop_reason"])
+    assert ("so far", None) == (partial["content"][0]["text"], partial["stop_reason"])
 
 
 @requirement("wire.anthropic", "wire.truth")
@@ -302,3 +303,43 @@ async def test_an_overloaded_upstream_stays_overloaded(client, up, stream):
 
     assert (529, "overloaded_error", "upstream_overloaded") == (response.status, error["type"], error["code"])
     assert ("30", "true") == (response.headers["retry-after"], response.headers["x-should-retry"])
+
+
+@requirement("wire.anthropic", "wire.no-useless-retry")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_upstream_that_is_overloaded_after_output_is_not_asked_again(client, up, stream):
+    """Claude Code repeats `overloaded_error` at any status: after text it asked eight times."""
+    overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    up.models["claude"] = [Headers(), Raw(ANTHROPICS_ANSWER.partition(b"event: content_block_stop")[0])]
+    up.models["claude"].append(Raw(_events(overloaded)))
+    try:
+        response = await ask(client, "ant/claude", stream=stream)
+        told = (await response.all_events())[-1].json() if stream else await response.json()
+    finally:
+        up.models["claude"] = [Headers(), Raw(ANTHROPICS_ANSWER)]
+
+    assert ("api_error", "upstream_overloaded") == (told["error"]["type"], told["error"]["code"])
+
+
+@requirement("wire.anthropic")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_of_an_openai_model_is_a_refusal(client, up, stream):
+    """Programs look at the stop reason, and would take the reason for the answer."""
+    said = {"choices": [{"index": 0, "delta": {"refusal": "I will not."}, "finish_reason": None}]}
+    up.models["no"] = [Headers(), Role(), Chunk(said), Finish("stop"), Done()]
+    response = await ask(client, "up/no", stream=stream)
+    events = [frame.json() for frame in await response.all_events()] if stream else []
+    told = [each["delta"] for each in events if each["type"] == "message_delta"] if stream else [await response.json()]
+
+    assert ["refusal"] == [each["stop_reason"] for each in told]
+
+
+@requirement("wire.no-useless-retry")
+@pytest.mark.parametrize("status", [429, 529])
+async def test_a_busy_upstream_is_asked_again_by_the_client_or_by_the_server_not_by_both(client, up, status):
+    """An SDK asks three times by itself: with three tries of ours for each, an overloaded upstream had nine."""
+    up.models[f"busy-{status}"] = [Status(status)]
+    response = await ask(client, f"up/busy-{status}")
+    by_a_client = len([request for request in up.requests if request.model == f"busy-{status}"])
+
+    assert (status, "true", 1) == (response.status, response.headers["x-should-retry"], by_a_client)

@@ -75,7 +75,7 @@ async def here(tmp_path_factory):
     async with Upstream() as up:
         up.models.update(SCRIPTS)
         providers = (
-            ProviderSettings("up", base_url=up.base_url),
+            ProviderSettings("up", base_url=up.base_url, unlisted="pass"),
             ProviderSettings("claude", dialect="anthropic", base_url=up.base_url.removesuffix("/v1"), models=("m",)),
         )
         data = str(tmp_path_factory.mktemp("data"))

@@ -1,6 +1,8 @@
 """Signing in with an identity provider: a real one, and one that is wrong in every way that is an attack."""
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +19,9 @@ from holdfast.server.config.sign_in_settings import OidcSettings
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.oidc import CLIENT, SECRET, OidcLab
-from tests.support.people import PASSWORD, browser, first_admin
+from tests.support.people import PASSWORD, browser, cookies_of, first_admin
 from tests.support.ports import free_port
+from tests.support.proxies import running
 from tests.support.served import Served
 from tests.support.server import Server, provider
 
@@ -67,12 +70,6 @@ def sound(world: World) -> None:
     world.lab.wrong = {}
 
 
-def cookies_of(response: Response) -> dict[str, str]:
-    """The cookies that a browser has after an answer: those that were not taken away."""
-    given = [value.partition(";")[0].partition("=") for value in response.headers["set-cookie"].split(", ")]
-    return {name: value for name, _, value in given if value}
-
-
 async def begun(world: World, next: str = "/") -> tuple[str, dict[str, str]]:
     """Start to sign in: the cookie that the browser keeps, and what it was sent to the provider with."""
     async with world.server.client() as client:
@@ -106,14 +103,15 @@ def failed(response: Response, code: str = "oidc_failed") -> bool:
 
 
 @requirement("people.oidc")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the provider's own, of its use of Authlib
 async def test_a_person_of_a_real_provider_signs_in(tmp_path: Path):
-    """One on Authlib's server side, through its own form: discovery, code, PKCE, nonce, keys."""
-    oidc_provider_mock = pytest.importorskip("oidc_provider_mock")
-    port = free_port()
-    user = oidc_provider_mock.User(sub="u-1", claims={"preferred_username": "grace", "groups": ["ops"]})
-    with oidc_provider_mock.run_server_in_thread(user_claims=[user]) as real:
-        issuer = f"http://127.0.0.1:{real.server_port}"
+    """One on Authlib's server side, through its own form: discovery, code, PKCE, nonce, keys.
+
+    It has a process of its own: Authlib sets Python's filter of warnings when it is imported.
+    """
+    port, its_port = free_port(), free_port()
+    user = json.dumps({"sub": "u-1", "preferred_username": "grace", "groups": ["ops"]})
+    command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(its_port), "--user-claims", user]
+    async with running(command, tmp_path, its_port) as issuer:
         config = config_of(issuer, port, 'roles = {ops = "admin"}')
         async with Server(tmp_path, [], config=config, env={"OIDC_SECRET": SECRET}, port=port, nodes=1) as server:
             async with server.client() as client:
@@ -202,6 +200,8 @@ async def test_a_disabled_person_is_not_let_in(world: World):
         {"exp": 1},
         {"exp": None},
         {"iat": 10**11},
+        {"nbf": 10**11},
+        {"nbf": "now"},
         {"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"},
         {"sub": ""},
         {"sub": 7},

@@ -1,6 +1,7 @@
 """Ollama's API, as programs ask for it that speak nothing else: chats, prompts, models, and every ending."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +9,20 @@ import pytest_asyncio
 
 from tests.requirements import requirement
 from tests.support.server import Server, provider
-from tests.support.upstream import TEXT, Delta, InBandError, Role, Status, Upstream, answer, calling
+from tests.support.upstream import (
+    TEXT,
+    Delta,
+    Headers,
+    InBandError,
+    Raw,
+    Recorded,
+    Role,
+    Script,
+    Status,
+    Upstream,
+    answer,
+    calling,
+)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), requirement("wire.ollama")]
 
@@ -31,7 +45,8 @@ async def up():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(up, tmp_path_factory):
     config = '[aliases]\n"llama3" = "up/says"\n'
-    providers = [provider(up.base_url, models=None), provider(up.base_url, name="other", models=["one"])]
+    ollama = {"name": "own", "dialect": "ollama", "base_url": up.base_url.removesuffix("/v1"), "models": ["m", "e"]}
+    providers = [provider(up.base_url, models=None), provider(up.base_url, name="other", models=["one"]), ollama]
     async with Server(tmp_path_factory.mktemp("ollama"), providers, config=config) as server:
         async with server.client() as client:
             yield client
@@ -69,6 +84,71 @@ async def test_what_is_asked_reaches_the_model_in_its_words(client, up):
     assert "num_ctx" not in sent
     assert {"type": "object"} == sent["response_format"]["json_schema"]["schema"]
     assert "data:image/png;base64,iVBORw0KGgo=" == sent["messages"][0]["content"][1]["image_url"]["url"]
+
+
+OWN = Raw(
+    b'{"model":"m","message":{"role":"assistant","content":"Hi."},"done":false}\n'
+    b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}\n'
+)
+OPTIONS = {
+    "num_ctx": 32768,
+    "mirostat": 2,
+    "mirostat_tau": 4.0,
+    "mirostat_eta": 0.2,
+    "tfs_z": 0.9,
+    "typical_p": 0.8,
+    "repeat_last_n": 33,
+    "penalize_newline": False,
+    "num_predict": -1,
+    "temperature": 0.5,
+    "some_day": 1,
+}
+
+
+@requirement("wire.no-silent-drop")
+@pytest.mark.parametrize("think", [True, False, "high"])
+@pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
+async def test_all_that_is_ollamas_own_reaches_an_ollama(client, up, path, think):
+    """Without `num_ctx` it cuts the input in silence, and a model that was told not to think thinks."""
+    up.models["m"] = [Headers(headers={"content-type": "application/x-ndjson"}), OWN]
+    said = {"messages": [USER]} if path == "/api/chat" else {"prompt": "Hi"}
+    own = {"options": OPTIONS, "think": think, "keep_alive": "5m", "truncate": False, "shift": True}
+    response = await client.post(path, {"model": "own/m", "stream": False, **said, **own})
+    sent = up.requests[-1]
+
+    assert (200, "/api/chat") == (response.status, sent.path)
+    assert own == {name: sent.body.get(name) for name in own}
+
+
+@pytest.mark.parametrize("model", ["own/e", "up/e"])
+async def test_texts_are_embedded_by_either_call(client, up, model):
+    """LangChain, LlamaIndex and Open WebUI ask Ollama's own calls for embeddings."""
+    data = [{"index": 1, "embedding": [3.0, 4.0]}, {"index": 0, "embedding": [1.0, 2.0]}]
+    own = {"model": "e", "embeddings": [[1.0, 2.0], [3.0, 4.0]], "prompt_eval_count": 5}
+    openais = {"object": "list", "data": data, "usage": {"prompt_tokens": 5, "total_tokens": 5}}
+    asked: list[Recorded] = []
+
+    def script(request: Recorded) -> Script:
+        asked.append(request)
+        return [Status(200, own if request.path == "/api/embed" else openais)]
+
+    up.at |= {"POST /api/embed": script, "POST /v1/embeddings": script}
+    new = await (await client.post("/api/embed", {"model": model, "input": ["a", "b"], "truncate": True})).json()
+    sent = json.loads(asked[0].raw)
+    old = await (await client.post("/api/embeddings", {"model": f"{model}:latest", "prompt": "a"})).json()
+
+    assert ([[1.0, 2.0], [3.0, 4.0]], 5, model) == (new["embeddings"], new["prompt_eval_count"], new["model"])
+    assert (["a", "b"], "e", model == "own/e") == (sent["input"], sent["model"], "truncate" in sent)
+    assert [1.0, 2.0] == old["embedding"]
+
+
+async def test_each_model_has_a_digest_of_its_own(client):
+    """`llm` takes models of one digest for one model: every name asked the same one."""
+    models = (await (await client.get("/api/tags")).json())["models"]
+    digests = {model["digest"] for model in models}
+
+    assert len(models) == len(digests) > 1
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
 
 
 async def test_a_tool_is_called_and_its_result_belongs_to_the_call(client, up):

@@ -199,7 +199,7 @@ async def test_a_thread_that_cannot_be_continued_is_not_found(client, up, model,
     """On this code the SDKs send the whole conversation. A model would answer to half of it else."""
     response = None if model is None else await ask(client, model, **more)
     known = None if response is None else await response.json()
-    message_id = "msg_run_gone" if known is None else (known.get("id") or known["partial"]["id"])
+    message_id = "msg_run_gone" if known is None else (known.get("id") or known["holdfast"]["partial"]["id"])
     asked = len(up.requests)
     answer = await ask(client, "up/echo:no", thread={"type": "continue", "previous_message_id": message_id})
     error = (await answer.json())["error"]

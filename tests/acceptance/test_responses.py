@@ -25,7 +25,9 @@ from tests.support.upstream import (
     Hang,
     Headers,
     ReasoningDelta,
+    Recorded,
     Role,
+    Script,
     Status,
     ToolDelta,
     Upstream,
@@ -136,12 +138,15 @@ async def read_until(stream: Response, text: str) -> list[dict[str, Any]]:
 
 TEXT_ITEM = ["output_item.added", "content_part.added", "output_text.delta", "output_text.delta"]
 TEXT_DONE = ["output_text.done", "content_part.done", "output_item.done"]
-THOUGHT = ["output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.done"]
+THOUGHT = [
+    *("output_item.added", "reasoning_summary_part.added"),
+    *("reasoning_summary_text.delta", "reasoning_summary_text.done", "reasoning_summary_part.done"),
+]
 ORDERS = {
     "up/end:completed": ["created", "in_progress", *TEXT_ITEM, *TEXT_DONE, "completed"],
     "up/end:length": ["created", "in_progress", *TEXT_ITEM, *TEXT_DONE, "incomplete"],
     "up/thinking": [
-        *("created", "in_progress", *THOUGHT, "content_part.done", "output_item.done"),
+        *("created", "in_progress", *THOUGHT, "output_item.done"),
         *(*TEXT_ITEM, *TEXT_DONE, "completed"),
     ],
     "up/two-calls": [
@@ -154,7 +159,6 @@ ORDERS = {
         *("created", "in_progress", *TEXT_ITEM[:3], *TEXT_DONE),
         *("output_item.added", "function_call_arguments.delta", "incomplete"),
     ],
-    "up/end:empty": ["created", "in_progress", "completed"],
 }
 
 
@@ -300,7 +304,7 @@ INPUTS: list[tuple[Any, list[dict[str, Any]]]] = [
     ),
     (
         [{"role": "user", "content": "Hi"}, CALL, {"role": "user", "content": "Never mind"}],
-        [{"role": "user", "content": "Hi\n\nNever mind"}],
+        [{"role": "user", "content": "Hi"}, {"role": "user", "content": "Never mind"}],
     ),
 ]
 
@@ -991,3 +995,45 @@ async def shown_after_trim(world: World, previous: str) -> list[dict[str, Any]]:
     await done(await world.respond("up/echo:x", "Go on", previous_response_id=previous))
     shown: list[dict[str, Any]] = world.request_for("echo:x").body["messages"]
     return shown
+
+
+@requirement("wire.no-silent-drop")
+@pytest.mark.parametrize("tools", [[], [ADD]])
+async def test_what_only_responses_has_reaches_an_upstream_of_responses(tmp_path, tools):
+    """Without the summary Codex and the AI SDK show no reasoning of OpenAI's models."""
+    encrypted = "reasoning.encrypted_content"
+    asked: list[Recorded] = []
+
+    def refuse(request: Recorded) -> Script:
+        asked.append(request)
+        return [Status(400, {"error": {"message": f"Encrypted content is not supported ({encrypted})."}})]
+
+    async with Upstream() as up:
+        up.at["POST /v1/responses"] = refuse
+        entry = {"name": "own", "dialect": "openai-responses", "base_url": up.base_url, "models": ["m"]}
+        async with Server(tmp_path, [entry]) as server, server.client() as client:
+            thinking = {"effort": "low", "summary": "auto"}
+            more = {"reasoning": thinking, "include": [encrypted, "web_search_call.results"], "tools": tools}
+            await client.post("/v1/responses", {"model": "own/m", "input": "Hi", "store": False, **more})
+    first, *again = [json.loads(request.raw) for request in asked]
+
+    assert thinking == first["reasoning"]
+    assert {encrypted, "web_search_call.results"} == {*first["include"]}
+    assert [["web_search_call.results"]] == [body["include"] for body in again], "a model that does not reason"
+
+
+@requirement("resp.asked")
+@pytest.mark.parametrize("alternate", [False, True])
+async def test_two_messages_of_a_user_stay_two_unless_the_upstream_needs_alternation(tmp_path, alternate):
+    """A model sees what the client has sent; only a strict template makes one message of them."""
+    texts = ["First.", "Second."]
+    items = [{"role": "user", "content": text} for text in texts]
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, alternate=alternate)]) as server:
+        async with server.client() as client:
+            await (await client.post("/v1/responses", {"model": "up/m", "input": items})).json()
+            conversation = await (await client.post("/v1/conversations", {"items": items[:1]})).json()
+            more = {"conversation": conversation["id"], "input": items[1:]}
+            await (await client.post("/v1/responses", {"model": "up/m", **more})).json()
+    sent = [[message["content"] for message in request.body["messages"]] for request in up.requests]
+
+    assert [["First.\n\nSecond."] if alternate else texts] * 2 == sent

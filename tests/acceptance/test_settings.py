@@ -132,6 +132,41 @@ async def test_a_provider_is_tested_before_it_is_saved(up, tmp_path):
     assert KEY not in json.dumps([found, away, after])
 
 
+@requirement("set.test")
+async def test_a_test_says_why_a_provider_cannot_be_used(up, tmp_path):
+    """A wrong key, a wrong port, a wrong host and a forgotten scheme are mended in different places."""
+    tried = {"name": "mine", "base_url": up.base_url, "api_key": KEY}
+    up.models_script = [Status(401, {"error": {"message": f"Incorrect API key provided: {KEY}."}})]
+    async with served(tmp_path) as client:
+        key = await (await client.post("/api/settings/test", tried)).json()
+        port = await (await client.post("/api/settings/test", {**tried, "base_url": "http://127.0.0.1:9/v1"})).json()
+        host = await (await client.post("/api/settings/test", {**tried, "base_url": "http://no.invalid/v1"})).json()
+        scheme = await (await client.post("/api/settings/test", {**tried, "base_url": "localhost:9/v1"})).json()
+
+    assert [False] * 3 == [key["ok"], port["ok"], host["ok"]]
+    assert "mine refuses the key (401): Incorrect API key provided: [redacted]. Check the API key." == key["why"]
+    assert "connection refused. Is it running, and is the port in base_url right?" in port["why"]
+    assert "its name could not be resolved. Check the host in base_url." in host["why"]
+    assert "must begin with http:// or https://" in scheme["error"]["message"]
+
+
+@requirement("set.test")
+async def test_a_test_waits_for_a_slow_list_and_lists_of_models_do_not(up, tmp_path):
+    """A long list takes a hosted provider some seconds. Nobody waits that long for the picker."""
+    up.models_script = [Gate(), Status(200, {"data": [{"id": "m"}]})]
+    described = {"name": "mine", "base_url": up.base_url}
+    async with served(tmp_path) as client:
+        test = asyncio.create_task(client.post("/api/settings/test", described))
+        await up.reached()
+        await put(client, {"providers": [described]})
+        waiting = named(await get(client, "/api/models"), "mine")
+        up.open()
+        tested = await (await test).json()
+
+    assert (False, True, None) == (waiting["ok"], waiting["pending"], waiting["why"])
+    assert (True, False, ["m"]) == (tested["ok"], tested["pending"], tested["models"])
+
+
 async def test_a_run_keeps_its_provider_until_it_ends(up, tmp_path):
     """Whoever takes a provider out, or gives it another key, must not cut off the answers that are being written."""
     up.script = [Headers(), Role(), Delta("Once "), Gate(), Delta("upon"), Finish()]

@@ -46,14 +46,14 @@ class Node:
 
 @asynccontextmanager
 async def nodes(
-    up: Upstream, medium: MemoryStore | None = None, /, **settings: Any
-) -> AsyncIterator[tuple[Node, Node]]:
-    """Two servers on one store, which know of each other."""
+    up: Upstream, medium: MemoryStore | None = None, /, count: int = 2, **settings: Any
+) -> AsyncIterator[list[Node]]:
+    """Servers on one store, which know of each other."""
     medium = medium or MemoryStore()
     described = ProviderSettings(name="up", base_url=up.base_url, models=("a", "b", "c"))
     async with AsyncExitStack() as stack:
         made = []
-        for _ in range(2):
+        for _ in range(count):
             address = {"node_address": f"127.0.0.1:{free_port()}"} if "cluster_key" in settings else {}
             given = Settings(providers=(described,), **settings, **address)
             app = create_app(given, medium, NO_HOME | {"HOOK": SECRET})
@@ -61,7 +61,7 @@ async def nodes(
             made.append(Node(app, await stack.enter_async_context(served.client())))
         for node in made:
             await node.look()
-        yield made[0], made[1]
+        yield made
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -266,6 +266,30 @@ async def test_a_comparison_that_is_being_added_is_not_let_go():
             status = (await adding).status
 
     assert (one.id, 202) == (holder, status)
+
+
+@requirement("nodes.work", "cmp.linger")
+async def test_panes_linger_for_a_client_that_comes_back_through_another_node():
+    """A reload may be answered by any node. The one with the round reads in the store that somebody follows."""
+    script = [Headers(), Role(), Delta("Half "), Gate("go"), Finish(), Done()]
+    async with Upstream(script) as up, nodes(up) as (one, two):
+        asked = {"models": ["up/a", "up/b"], "prompt": "Hi", "linger": 3}
+        stream = await one.client.post("/api/comparisons", asked, headers={"accept": "text/event-stream"})
+        started = await stream.next_event()
+        path = f"/api/comparisons/{started.json()['comparison']['id']}"
+        await until(lambda: _is(2 == len(up.requests)))
+        stream.leave()
+        back = await two.client.get(f"{path}/events")
+        await back.next_event()
+        until_then = one.parts.engine.now() + 4  # longer than they linger
+        await until(lambda: _is(one.parts.engine.now() > until_then))
+        going_on = await (await one.client.get(path)).json()
+        up.gates.open("go")
+        ended = await back.all_events()
+
+    assert "running" == going_on["status"]
+    assert "comparison.settled" == ended[-1].event
+    assert {"completed"} == {pane["settlement"]["outcome"] for pane in ended[-1].json()["comparison"]["panes"]}
 
 
 @requirement("nodes.work", "cmp.detached")

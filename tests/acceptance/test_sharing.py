@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -393,6 +394,24 @@ async def test_revoking_a_link_ends_its_open_streams_and_nothing_else(world: Wor
     assert 404 == again.status
     assert rest
     assert "completed" == settled["outcome"]
+
+
+@requirement("share.ends")
+async def test_a_link_ends_after_some_days_unless_no_end_was_chosen(world: World):
+    """What was shared once and forgotten does not stay open for ever."""
+    async with browser(world.server, world.ada) as ada:
+        session = await said(ada, "Hello", "hi")
+        made = [await share(ada, session, **fields) for fields in ({}, {"expires_in": 60}, {"expires_in": None})]
+    days = [
+        None if it["expires_at"] is None else (moment(it["expires_at"]) - moment(it["created_at"])).total_seconds()
+        for it in made
+    ]
+
+    assert [30 * 86400, 60, None] == [None if each is None else round(each) for each in days]
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 @requirement("share.ends")

@@ -141,10 +141,10 @@ async def test_an_mcp_server_gets_the_trace_of_the_tool_call(up, tmp_path, colle
 @requirement("ops.traces")
 async def test_a_failure_is_an_error_by_its_code_and_a_stop_is_none(world, collector):
     """An operator filters by errors. What a user has stopped is not one."""
-    _, failed = await start(world, [Status(401)])
     _, stopped = await start(world, [Headers(), Role(), Delta("One "), Hang()])
     await world.api.shown(stopped, "One ")
     await world.api.stop(stopped)
+    _, failed = await start(world, [Status(401)])
     broken = await collector.span("run chat", holdfast__run__id=failed)
     ended = await collector.span("run chat", holdfast__run__id=stopped)
     calls = [await collector.span("chat m", **more) for more in (REFUSED, {"holdfast__stopped": True})]
@@ -231,7 +231,7 @@ async def failed_and_stalled(up, server):
     """Have the log of one run that fails and one that stalls, each started by the caller's own trace."""
     async with server.client() as client:
         api = Native(client)
-        for script in ([Status(401)], [Headers(), Role(), Hang()]):
+        for script in ([Headers(), Role(), Hang()], [Status(401)]):
             up.enqueue(script)
             body = {"input": "Hi", "model": "up/m"}
             path = f"/api/sessions/{await api.new_session()}/runs"

@@ -58,6 +58,20 @@ async def test_without_the_header_nobody_is_let_in(server: Server):
 
 
 @requirement("people.proxy.user")
+@pytest.mark.parametrize(
+    "user", ["", "   ", "\u00a0".encode().decode("latin-1")], ids=["empty", "blank", "no-break space"]
+)
+async def test_a_header_that_names_nobody_is_nobody(server: Server, user: str):
+    """A proxy may send it for those whom it did not recognise. All of them would be one person."""
+    await asked(server, user="root", groups="ops")
+    status, told = await asked(server, user=user)
+    people = (await asked(server, path="/api/admin/people", user="root", groups="ops"))[1]["people"]
+
+    assert (401, "unauthorized") == (status, told["error"]["code"])
+    assert "person" not in {person["name"] for person in people}
+
+
+@requirement("people.proxy.user")
 async def test_a_person_sees_what_is_theirs(server: Server):
     """Sessions belong to the account."""
     async with server.client(origin=server.url, **{"x-remote-user": "hans"}) as client:

@@ -115,6 +115,7 @@ def script(name: str, code: str, status: int = 502, **more: object) -> Row:
 
 
 COMPLETED = requirement("truth.completed")
+NO_ANSWER = requirement("truth.no-answer")
 LENGTH = requirement("truth.length")
 FILTER = requirement("truth.content-filter")
 RAISE = requirement("truth.raise")
@@ -131,7 +132,7 @@ ROWS: list[tuple[Row, Sequence[pytest.MarkDecorator]]] = [
     (completed("done-no-finish"), [COMPLETED]),
     (completed("text-after-finish"), [COMPLETED]),
     (completed("unknown-finish", said="eos_token"), [COMPLETED]),
-    (completed("empty", text=""), [COMPLETED]),
+    (bare("empty", "no_answer", 406, said="stop"), [NO_ANSWER]),
     (completed("crlf"), [COMPLETED]),
     (completed("comments"), [COMPLETED]),
     (completed("no-space"), [COMPLETED]),
@@ -142,7 +143,7 @@ ROWS: list[tuple[Row, Sequence[pytest.MarkDecorator]]] = [
     (completed("length-too-long"), [COMPLETED]),
     (completed("think", reasoning=REASONING), [COMPLETED]),
     (completed("reasoning-content", reasoning=REASONING), [COMPLETED]),
-    (completed("unclosed-think", text="", reasoning=REASONING), [COMPLETED]),
+    (bare("unclosed-think", "no_answer", 406, said="stop", reasoning=REASONING), [NO_ANSWER]),
     (completed("tool-call", "tool_calls", text=""), [COMPLETED]),
     (end("length", "truncated", "length", said="length"), [LENGTH]),
     (end("content-filter", "truncated", "content_filter", said="content_filter"), [FILTER]),
@@ -162,9 +163,9 @@ ROWS: list[tuple[Row, Sequence[pytest.MarkDecorator]]] = [
     (script("deadline", "deadline_exceeded", 504, patience="deadline"), [DEADLINE]),
     (script("deadline-in-silence", "deadline_exceeded", 504, text="", patience="deadline"), [DEADLINE]),
     (bare("400", "upstream_rejected", 400), []),
-    (bare("401", "upstream_auth", 406), []),
-    (bare("403", "upstream_auth", 406), []),
-    (bare("404", "upstream_not_found", 404), []),
+    (bare("401", "upstream_auth"), []),
+    (bare("403", "upstream_auth"), []),
+    (bare("404", "model_not_found", 404), []),
     (bare("429", "upstream_rate_limited", 429, retry_after="7"), []),
     (bare("500", "upstream_error"), []),
     (bare("html-200"), []),
@@ -303,6 +304,22 @@ async def test_a_finished_object_says_it_by_its_status_too(seen, surface):
     assert (row.outcome == "failed") is ("error" in told.body)
     assert (row.outcome != "completed") is ("holdfast" in told.body)
     assert row.is_bare or row.finish == told.finish_reason
+    assert "error" not in told.body or ["error", "holdfast"] == [*told.body], "people read what comes first"
+
+
+ASKED_AGAIN = frozenset({"server_error", "rate_limit_error", "overloaded_error", "timeout_error"})
+"""Error types at which coding agents ask again, whatever the status and the headers say."""
+
+
+@requirement("wire.no-useless-retry")
+async def test_what_must_not_be_repeated_has_a_type_that_no_agent_repeats(seen):
+    """opencode, Continue and Claude Code read the type in the body: a wrong one ran a model eleven times after text."""
+    row = seen.row
+    types = {surface: told.error.get("type") for surface, told in seen.told.items() if told.error}
+
+    repeated = {surface: kind for surface, kind in types.items() if kind in ASKED_AGAIN}
+
+    assert {"rate_limit_error"} == {*repeated.values()} if row.status == 429 else not repeated
 
 
 ANTHROPIC = {"length": "max_tokens", "content_filter": "refusal", "tool_calls": "tool_use", "error": None}
@@ -347,10 +364,11 @@ async def test_a_response_says_it_by_its_status_and_by_its_words(seen, surface):
         assert {"error", "holdfast"} == set(told.body)
     else:
         assert (row.object_status if surface == "responses-object" else 200) == told.status
+        said = told.body.get("holdfast", {}).get("partial", told.body)
         assert word == told.finish_reason
         assert (row.outcome == "failed") is (told.body["error"] is not None)
         assert (row.outcome != "completed") is ("holdfast" in told.body)
-        assert ({"reason": reasons[row.finish]} if word == "incomplete" else None) == told.body["incomplete_details"]
+        assert ({"reason": reasons[row.finish]} if word == "incomplete" else None) == said["incomplete_details"]
         assert told.usage is not None
 
 
@@ -566,7 +584,7 @@ async def test_a_resumed_stream_is_the_same_bytes_from_any_frame(worlds, name):
 
     expected = ["".join(f"{frame}\n\n" for frame in frames[skip:]).encode() for skip in range(len(frames) + 2)]
     assert expected == resumed
-    assert (b"[DONE]" in rest) is (name != "429")
+    assert (b"[DONE]" in rest) is (name not in ("429", "empty"))
 
 
 @requirement("truth.completed")

@@ -177,9 +177,11 @@ async def test_the_list_of_models_says_which_provider_answers(world):
     listed = await api.get("/api/models")
 
     assert ["up/m", "free/m"] == [model["id"] for model in listed["models"]]
+    shown = [(each["name"], each["ok"], each["pending"], each["models"], each["demo"]) for each in listed["providers"]]
     assert [
-        {"name": "up", "ok": True, "models": ["m"], "demo": False},
-        {"name": "dead", "ok": False, "models": [], "demo": False},
-        {"name": "free", "ok": True, "models": ["m"], "demo": False},
-    ] == listed["providers"]
+        ("up", True, False, ["m"], False),
+        ("dead", False, False, [], False),
+        ("free", True, False, ["m"], False),
+    ] == shown
+    assert [True, False, True] == [each["why"] is None for each in listed["providers"]]
     assert ["up/m", "free/m"] == [model["id"] for model in (await api.get("/v1/models"))["data"]]

@@ -1,6 +1,7 @@
 """The network between a browser and the server, as a cable that can be pulled; and a watched place elsewhere."""
 
 import asyncio
+import socket
 from types import TracebackType
 from typing import Self
 
@@ -8,11 +9,14 @@ from tests.support.ports import free_port
 
 
 class Listener:
-    """A TCP server that knows its connections."""
+    """A TCP server that knows its connections, from the moment at which it accepts them.
+
+    A server of asyncio keeps connections that it is about to accept when it is closed, and serves them.
+    """
 
     def __init__(self) -> None:
         self.port = free_port()
-        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -28,26 +32,37 @@ class Listener:
             await asyncio.wait(self._tasks)
 
     async def listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._socket = listening = socket.create_server(("127.0.0.1", self.port), backlog=100)
+        listening.setblocking(False)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def close(self) -> None:
         """Refuse connections from now on, and reset those that are open."""
-        if self._server is not None:
-            self._server.close()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
         for writer in self._open:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise NotImplementedError
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # the other end left
+        task = asyncio.get_running_loop().create_task(self._attend(accepted, listening))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _attend(self, accepted: socket.socket, listening: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=accepted)
         self._open.add(writer)
         try:
-            await self.serve(reader, writer)
+            if self._socket is listening:  # not closed meanwhile
+                await self.serve(reader, writer)
         except ConnectionError:
             pass  # the other end left
         finally:

@@ -1,8 +1,12 @@
 """One tab of a browser, in the words of the person who sits in front of it."""
 
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import CDPSession, Locator, Page, expect
 
 from tests.support.waiting import LONG
 
@@ -10,6 +14,10 @@ expect.set_options(timeout=1000 * LONG)
 
 Button = Literal["Send", "Stop", "Interrupt", "Queue", "Continue", "Retry", "Regenerate", "Fork chat from here"]
 
+THROTTLE = float(os.environ.get("HOLDFAST_TEST_THROTTLE", "1"))
+"""How many times slower than this machine the processor of a page is."""
+
+WORDS = "all => all.map(e => e.querySelector('.said, .markdown')?.textContent ?? '')"
 COPY = """(messages) => {
     let copied;
     navigator.clipboard.writeText = async (text) => { copied = text };
@@ -19,6 +27,10 @@ COPY = """(messages) => {
         return copied;
     });
 }"""
+LINGER = """
+const real = window.setTimeout;
+window.setTimeout = (then, after, ...rest) => real(then, after >= 1500 ? 1000 * after : after, ...rest);
+"""
 
 
 class Tab:
@@ -27,6 +39,7 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.problems: list[str] = []
+        self._throttle: CDPSession | None = None
         page.set_default_timeout(1000 * LONG)
         page.on("pageerror", lambda error: self.problems.append(f"{error}"))
         page.on("console", self._hear)
@@ -71,7 +84,12 @@ class Tab:
     # -- what one does
 
     async def open(self, path: str = "/") -> None:
+        """Go to a page and wait until it is drawn: no key is heard before."""
+        if THROTTLE > 1 and not self._throttle:
+            self._throttle = await self.page.context.new_cdp_session(self.page)
+            await self._throttle.send("Emulation.setCPUThrottlingRate", {"rate": THROTTLE})
         await self.page.goto(path)
+        await self.page.locator("#app > *, body:not(:has(#app))").first.wait_for(state="attached")
 
     async def say(self, text: str, key: str = "Enter") -> None:
         await self.box.fill(text)
@@ -79,6 +97,10 @@ class Tab:
 
     async def press(self, name: Button | str) -> None:
         await self.button(name).last.click()
+
+    async def lingers(self) -> None:
+        """From the next page on let stay what goes by itself, a toast or a way back: no machine is too slow for it."""
+        await self.page.add_init_script(LINGER)
 
     # -- what one waits for
 
@@ -94,18 +116,33 @@ class Tab:
             await expect(self.last_answer.locator(".markdown")).to_have_text(text, use_inner_text=True)
         return self.last_answer
 
-    async def transcript(self) -> list[str]:
-        """The words of every message, as they are drawn."""
-        script = "all => all.map(e => e.querySelector('.said, .markdown')?.textContent ?? '')"
-        return [str(text) for text in await self.messages.evaluate_all(script)]
+    async def transcript_is(self, texts: list[str]) -> None:
+        """The words of every message, as they are drawn, become these."""
+        await becomes(texts, lambda: self.messages.evaluate_all(WORDS))
 
-    async def copied(self) -> list[str]:
-        """What the button below each message copies: its text as it was written, Markdown and all."""
-        return [str(text) for text in await self.messages.evaluate_all(COPY)]
+    async def copies(self, texts: list[str]) -> None:
+        """The button below each message comes to copy its text as it was written, Markdown and all."""
+        await becomes(texts, lambda: self.messages.evaluate_all(COPY))
+
+    async def finds(self, expected: object, script: str, *arguments: Any) -> None:
+        """What a script returns in the page becomes this."""
+        await becomes(expected, lambda: self.measure(script, *arguments))
 
     async def measure(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page. What it returns is a measurement, or a value for later: `finds` waits for one."""
         return await self.page.evaluate(script, *arguments)
 
     def _hear(self, message: Any) -> None:
         if message.type == "error" and not message.text.startswith("Failed to load resource"):
             self.problems.append(message.text)
+
+
+async def becomes(expected: object, read: Callable[[], Awaitable[object]]) -> None:
+    """What is read becomes this, however long a page or a process is still at work."""
+    until = time.monotonic() + LONG
+    while True:
+        seen = await read()
+        if seen == expected or time.monotonic() > until:
+            break
+        await asyncio.sleep(0.02)
+    assert expected == seen, f"this is there: {seen!r}"

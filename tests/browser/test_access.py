@@ -28,6 +28,8 @@ print("hello")
 """
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 BOTH_SEEN = pytest.mark.long("each size and each scheme is in another pair")
+DIRECTIONS = """[...document.querySelectorAll(".said, .markdown p, .markdown pre")]
+    .map((each) => getComputedStyle(each).direction)"""
 ARABIC = "يأتي المد ثم يذهب. Holdfast يحفظ كل كلمة."
 
 
@@ -124,12 +126,9 @@ async def test_right_to_left_text_runs_right_to_left(tab, up):
     up.enqueue(answer(f"{ARABIC}\n\nAnd in English.\n\n```\ncode = 1\n```\n"))
     await tab.say(ARABIC)
     await expect(tab.last_answer).to_have_attribute("data-outcome", "completed")
-    directions = await tab.page.locator(".said, .markdown p, .markdown pre").evaluate_all(
-        "all => all.map(e => getComputedStyle(e).direction)"
-    )
 
-    assert ["rtl", "rtl", "ltr", "ltr"] == directions
-    assert ARABIC == (await tab.transcript())[0]
+    await tab.finds(["rtl", "rtl", "ltr", "ltr"], DIRECTIONS)
+    await expect(tab.page.locator(".said")).to_have_text(ARABIC)
 
 
 @requirement("ui.browser-access")

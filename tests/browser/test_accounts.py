@@ -1,7 +1,12 @@
 """Accounts as people use them: the first admin, signing in and out, keys, and what an admin does."""
 
+import asyncio
+import json
 import re
+import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +15,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from tests.browser.axe import findings, sideways
+from holdfast.server.accounts.factors.totp import STEP, totp_code
+from tests.browser.axe import beyond, findings, sideways
 from tests.browser.conftest import NewTab
 from tests.browser.tab import Tab
 from tests.requirements import requirement
@@ -18,6 +24,7 @@ from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, first_admin, sign_in
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -146,7 +153,7 @@ async def test_a_person_signs_in_where_they_were_and_out_in_every_tab(world: Wor
 
     for each in (beside, tab):
         await sees_sign_in(each)
-    assert [] == await tab.measure("Object.keys(localStorage).filter((name) => name.startsWith('holdfast.draft'))")
+    await tab.finds([], "Object.keys(localStorage).filter((name) => name.startsWith('holdfast.draft'))")
     await fill_in(tab, "dora")
     for each in (tab, beside):
         await expect(person(each, "dora")).to_be_visible()
@@ -226,6 +233,7 @@ async def test_a_key_is_made_shown_once_used_rotated_and_revoked(world: World, s
     await tab.press("Done")
     line = tab.page.locator("[data-key=laptop]")
     await expect(line).to_contain_text(first[:6])
+    await expect(tab.page.get_by_label("API key")).to_have_count(0)
     assert first not in await tab.page.content()
     assert 200 == await status_of(world, first)
     await tab.press("Rotate laptop")
@@ -312,8 +320,8 @@ async def test_dialogs_of_accounts_are_used_by_keyboard_alone(world: World, sign
     await expect(dialog.get_by_role("alert")).to_contain_text("A name has 1 to 64 letters")
     await expect(focused).to_have_attribute("name", "name")
     await expect(focused).to_have_attribute("aria-invalid", "true")
-    described = await focused.get_attribute("aria-describedby")
-    assert described == await dialog.get_by_role("alert").get_attribute("id")
+    alert = await dialog.get_by_role("alert").get_attribute("id")
+    await expect(focused).to_have_attribute("aria-describedby", str(alert))
     await focused.fill("keyboarder")
     await tab.page.keyboard.press("Enter")
     link = tab.page.get_by_label("Reset link", exact=True)
@@ -335,11 +343,12 @@ async def test_name_password_and_sign_ins_are_changed_in_the_page(world: World, 
     await tab.press("Save")
     await expect(person(tab, "changed")).to_be_visible()
     await tab.page.get_by_text("Change password").first.click()
-    await tab.page.get_by_label("Current password").fill("wrong password")
+    current = tab.page.get_by_role("region", name="Password").get_by_label("Current password")
+    await current.fill("wrong password")
     await choose_password(tab, OTHER_PASSWORD)
     await tab.press("Change password")
     await expect(tab.page.get_by_text("The name or the password is wrong.")).to_be_visible()
-    await tab.page.get_by_label("Current password").fill(PASSWORD)
+    await current.fill(PASSWORD)
     await tab.press("Change password")
 
     await expect(tab.page.get_by_text("Password changed.")).to_be_visible()
@@ -376,15 +385,16 @@ async def test_an_admin_adds_a_person_who_sets_a_password_with_the_link(
     await tab.press("Done")
     await expect(tab.page.locator("[data-person=newcomer]")).to_contain_text("Research")
     newcomer = await new_tab(link, url=world.server.url)
+    await expect(newcomer.page.locator("input[autocomplete=username]")).to_have_value("newcomer")
+    await expect(newcomer.page.get_by_text("password of the account newcomer on 127.0.0.1:")).to_be_visible()
     await choose_password(newcomer, OTHER_PASSWORD)
     assert "#" not in newcomer.page.url
     await newcomer.press("Set password and sign in")
     await expect(person(newcomer, "newcomer")).to_be_visible()
 
     again = await new_tab(link, url=world.server.url)
-    await choose_password(again, PASSWORD)
-    await again.press("Set password and sign in")
-    await expect(again.page.get_by_role("alert")).not_to_be_empty()
+    await expect(again.page.get_by_role("alert")).to_contain_text("not valid: it was used")
+    await expect(again.page.get_by_label("New password", exact=True)).to_have_count(0)
 
 
 @requirement("ui.browser-accounts")
@@ -394,7 +404,7 @@ async def test_who_is_disabled_sees_the_sign_in_at_once(world: World, signed_in:
     await expect(open_page.box).to_be_visible()
     await expect(open_page.page.get_by_text("Your chats will appear here.")).to_be_visible()
     tab = await signed_in(world.ada, "/admin")
-    await tab.page.get_by_label("Find by full name or e-mail").fill("leaving")
+    await tab.page.get_by_label("Find by name or e-mail").fill("leaving")
     await expect(tab.page.locator("[data-person]")).to_have_count(1)
     await tab.press("Edit leaving")
     await tab.page.get_by_role("checkbox", name="Disabled").check()
@@ -402,12 +412,24 @@ async def test_who_is_disabled_sees_the_sign_in_at_once(world: World, signed_in:
     await expect(tab.page.locator("[data-person=leaving]")).to_contain_text("disabled")
 
     await sees_sign_in(open_page)
+    await expect(open_page.page.get_by_role("status")).to_contain_text("Your sign-in has ended.")
     await fill_in(open_page, "leaving")
     await expect(open_page.page.get_by_role("alert")).to_have_text("The name or the password is wrong.")
     await tab.press("Delete leaving")
     await tab.page.get_by_role("dialog").get_by_label("Keep them on the server").check()
     await tab.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
-    await expect(tab.page.get_by_text("No account has this name or e-mail address.")).to_be_visible()
+    await expect(tab.page.get_by_text("No account has this in its name or e-mail address.")).to_be_visible()
+
+
+@requirement("ui.browser-accounts", "budget.refuse")
+async def test_what_is_left_of_a_limit_is_shown_with_the_day_of_its_renewal(world: World, signed_in: SignedIn):
+    """Who was stopped by a limit looks there."""
+    cookie = await add_person(world.server, world.ada, "limited", budget={"tokens_per_day": 1000})
+    tab = await signed_in(cookie, "/account")
+    limit = tab.page.locator("[data-limit='owner day']")
+
+    await expect(limit).to_contain_text("1,000 of 1,000 left")
+    await expect(limit).to_contain_text("Your limit · renewed ")
 
 
 @requirement("ui.browser-accounts", "people.audit")
@@ -418,12 +440,70 @@ async def test_the_audit_log_shows_each_change_once_and_of_one_person(world: Wor
         await client.post("/api/keys", {"name": "noted-key"})
     tab = await signed_in(world.ada, "/admin/audit")
     await expect(tab.page.locator("td", has_text="person.new").first).to_be_visible()
-    await tab.page.get_by_label("Find by full name or e-mail").fill("noted")
-    actors = tab.page.locator("tbody td:nth-child(2)")
+    await tab.page.get_by_label("Find by name or e-mail").fill("note")
+    actors, actions = (tab.page.locator(f"tbody td:nth-child({n})") for n in (2, 3))
     await expect(actors).to_have_text(["noted", "noted"])
 
-    await expect(tab.page.locator("tbody td:nth-child(3)")).to_have_text(["key.new", "sign_in"])
+    await expect(actions).to_have_text(["key.new", "sign_in"])
     await expect(tab.page.locator("tbody td:nth-child(4)")).to_have_text(["done", "done"])
+    await tab.page.get_by_label("Kind of action").select_option("key")
+    await expect(actions).to_have_text(["key.new"])
+    await expect(tab.page.locator("tbody td:nth-child(6)")).to_have_text(["noted-key"])
+
+
+@requirement("ui.browser-accounts", "people.audit")
+async def test_reads_of_the_audit_log_are_in_it_and_shown_on_request(world: World, signed_in: SignedIn):
+    """An admin who looks around would else see only that they looked around."""
+    cookie = await add_person(world.server, world.ada, "looking", role="admin")
+    tab = await signed_in(cookie, "/admin/people")
+    await tab.page.get_by_label("Find by name or e-mail").fill("lookin")
+    await expect(tab.page.locator(".cards li")).to_have_count(1)
+    await tab.open("/admin/audit")
+    await tab.page.get_by_label("Find by name or e-mail").fill("looking")
+    actions = tab.page.locator("tbody td:nth-child(3)")
+
+    await expect(actions).to_have_text(["sign_in"])
+    await tab.page.get_by_label("Show what admins have only read").check()
+    await expect(actions.filter(has_text="person.list").first).to_be_visible()
+
+
+@requirement("ui.browser-accounts")
+async def test_the_administration_asks_for_nothing_that_the_server_refuses(world: World, signed_in: SignedIn):
+    """A red line in the console at each load hides the one that matters."""
+    tab = await signed_in(world.ada, "/admin")
+    refused: list[str] = []
+    tab.page.on(
+        "response", lambda got: refused.append(f"{got.request.method} {got.url}") if got.status >= 400 else None
+    )
+    for name in ("People", "Groups", "Keys", "Usage", "Audit", "Shares"):
+        await tab.page.locator(".tabs").get_by_role("link", name=name).click()
+        await expect(tab.page.get_by_role("heading", name=name, level=2)).to_be_visible()
+        await expect(tab.page.locator(".loading")).to_have_count(0)
+
+    assert [] == refused
+
+
+@requirement("ui.browser-accounts", "ui.browser-settings", "ui.browser-language")
+@pytest.mark.parametrize("locale", ["en-US", "de-DE", "ar"])
+async def test_no_page_of_settings_hangs_over_the_edge_of_a_phone(world: World, signed_in: SignedIn, locale: str):
+    """German words are long, and a button beyond the edge cannot be pressed."""
+    async with browser(world.server, world.ada) as client:
+        added = {"name": "a-provider-with-a-long-name", "base_url": "http://127.0.0.1:9/v1", "api_key": "sk-none"}
+        await client.request("PUT", "/api/settings", json={"providers": [added]})
+        await client.post("/api/keys", {"name": f"laptop {locale}", "expires_in_days": 30, "models": ["up/*"]})
+        await client.post("/api/admin/groups", {"name": f"Everyone-who-works-here-{locale}", "agents": ["helper"]})
+    tab = await signed_in(world.ada, "/settings", viewport=PHONE, locale=locale, reduced_motion="reduce")
+    found: dict[str, list[str]] = {}
+    tabs = ("people", "groups", "keys", "usage", "audit", "shares")
+    for path in ("/settings", "/account", "/status", "/runs", *(f"/admin/{name}" for name in tabs)):
+        await tab.open(path)
+        await expect(tab.page.locator("main h1, main h2").first).to_be_visible()
+        await expect(tab.page.locator(".loading")).to_have_count(0)
+        found[path] = await beyond(tab)
+    async with browser(world.server, world.ada) as client:
+        await client.request("PUT", "/api/settings", json={"providers": []})
+
+    assert {path: [] for path in found} == found
 
 
 @requirement("ui.browser-accounts")
@@ -484,3 +564,152 @@ async def test_the_pages_of_accounts_are_for_everyone(
         found[f"{path} {dialog}"] = await findings(tab), await sideways(tab)
 
     assert dict.fromkeys(found, ([], 0)) == found
+
+
+# second factors
+
+
+async def shown_secret(tab: Tab) -> str:
+    return str(await tab.page.get_by_label("Or type this into the app").input_value())
+
+
+async def turn_on(tab: Tab) -> tuple[str, int, list[str]]:
+    """Turn the second factor on: the app's secret, the step of its first code, and the recovery codes."""
+    await tab.page.get_by_label("Current password", exact=True).last.fill(PASSWORD)
+    await tab.page.get_by_label("Current password", exact=True).last.press("Enter")
+    await expect(tab.page.get_by_role("img", name="QR code for an authenticator app")).to_be_visible()
+    secret, step = await shown_secret(tab), int(time.time() // STEP)
+    field = tab.page.get_by_label("Code of the app")
+    await expect(field).to_be_focused()
+    await field.fill(totp_code(secret, step))
+    await field.press("Enter")
+    codes = tab.page.get_by_role("group", name="Recovery codes")
+    await expect(codes.get_by_role("listitem")).to_have_count(10)
+    shown = await codes.get_by_role("listitem").all_inner_texts()
+    return secret, step, shown
+
+
+@requirement("ui.browser-accounts", "people.second-factor")
+async def test_a_person_turns_a_second_factor_on_signs_in_with_it_and_turns_it_off(
+    world: World, signed_in: SignedIn, new_tab: NewTab
+):
+    """With the keyboard alone after the first click; the code is asked for after the password, and takes the focus."""
+    tab = await signed_in(await add_person(world.server, world.ada, "twofold"), "/account")
+    section = tab.page.get_by_role("region", name="Second factor")
+    await section.get_by_text("Turn on").click()
+    secret, step, codes = await turn_on(tab)
+    assert [] == await findings(tab)
+    await tab.press("Done")
+    await expect(section.get_by_text("10 recovery codes left.")).to_be_visible()
+
+    other = await new_tab("/", url=world.server.url)
+    await fill_in(other, "twofold")
+    code = other.page.get_by_label("Code of your app, or a recovery code")
+    await expect(code).to_be_focused()
+    assert [] == await findings(other)
+    await code.fill("000000")
+    await code.press("Enter")
+    await expect(other.page.get_by_role("alert")).to_contain_text("The code is wrong")
+    await code.fill(totp_code(secret, step + 1))
+    await code.press("Enter")
+    await expect(person(other, "twofold")).to_be_visible()
+
+    await tab.page.reload()
+    await section.get_by_role("button", name="Turn off").click()
+    await tab.page.get_by_role("dialog").get_by_label("Code of your app, or a recovery code").fill(codes[0])
+    await tab.page.get_by_role("dialog").get_by_role("button", name="Turn off").click()
+    await expect(section.get_by_text("Turn on")).to_be_visible()
+
+
+@requirement("people.second-factor-required")
+async def test_who_must_have_a_second_factor_sets_it_up_at_once(new_tab: NewTab, tmp_path: Path):
+    """Nothing else is shown before; afterwards the page is there."""
+    async with Server(tmp_path, config='second_factor = "all"\n') as server:
+        await first_admin(server)
+        tab = await new_tab("/", url=server.url)
+        await fill_in(tab, "ada")
+        await expect(tab.page.get_by_role("heading", name="Second factor")).to_be_visible()
+        await expect(tab.page.locator(".sidebar, .transcript")).to_have_count(0)
+        await turn_on(tab)
+        assert [] == await findings(tab)
+        await tab.press("Done")
+
+        await expect(person(tab, "ada")).to_be_visible()
+        await tab.page.close()
+
+
+@requirement("people.second-factor-reset")
+async def test_an_admin_resets_the_second_factor_of_a_person(world: World, signed_in: SignedIn):
+    """The list says who has one; the dialog says what it means."""
+    tab = await signed_in(await add_person(world.server, world.ada, "loser"), "/account")
+    await tab.page.get_by_role("region", name="Second factor").get_by_text("Turn on").click()
+    await turn_on(tab)
+    admin = await signed_in(world.ada, "/admin")
+    await admin.page.get_by_role("button", name="Reset the second factor of loser").click()
+    await admin.page.get_by_role("dialog").get_by_role("button", name="Reset second factor").click()
+
+    await expect(admin.page.locator('[data-person="loser"]').get_by_text("Second factor")).to_have_count(0)
+    assert 200 == (await signs_in(world, "loser"))
+
+
+async def signs_in(world: World, name: str) -> int:
+    async with browser(world.server) as client:
+        return (await client.post("/api/sign-in", {"name": name, "password": PASSWORD})).status
+
+
+async def grow_old(world: World) -> None:
+    """Let all sign-ins be older than they are: half an hour has passed."""
+
+    def change() -> None:
+        with closing(sqlite3.connect(world.server.data / "holdfast.db", timeout=LONG)) as db, db:
+            for n, body in db.execute("SELECT n, body FROM documents WHERE kind = 'sign_in'").fetchall():
+                aged = json.loads(body)
+                aged["began_at"] -= 1800
+                db.execute("UPDATE documents SET body = ? WHERE n = ?", (json.dumps(aged).encode(), n))
+
+    await world.server.terminate()
+    await asyncio.to_thread(change)
+    await world.server.restart()
+
+
+@requirement("ui.browser-accounts", "people.fresh")
+@pytest.mark.one_server("it changes the SQLite file of a server")
+async def test_the_page_asks_for_the_password_again_and_goes_on(world: World, signed_in: SignedIn):
+    """A wrong password is told in the dialog. What was asked for is done without being asked for again."""
+    ivy = await add_person(world.server, world.ada, "ivy")
+    await grow_old(world)
+    tab = await signed_in(ivy, "/account")
+    await tab.page.get_by_role("button", name="New key").click()
+    form = tab.page.get_by_role("dialog", name="New key")
+    await form.get_by_label("Name").fill("laptop")
+    await form.locator("button[type=submit]").click()
+    proof = tab.page.get_by_role("dialog", name="Enter your password again")
+    await proof.get_by_label("Current password").fill("not the password")
+    await proof.get_by_role("button", name="Continue").click()
+    await expect(proof.get_by_role("alert")).to_be_visible()
+    await proof.get_by_label("Current password").fill(PASSWORD)
+    await proof.get_by_role("button", name="Continue").click()
+
+    await expect(proof).to_have_count(0)
+    await expect(tab.page.get_by_text("hf-").first).to_be_visible()
+    await expect(tab.page.locator("[data-key=laptop]")).to_have_count(1)
+
+
+@requirement("ui.browser-accounts", "people.fresh")
+async def test_who_changes_the_password_can_revoke_keys_with_it(world: World, signed_in: SignedIn):
+    """Whoever had the old password may have made one."""
+    jon = await add_person(world.server, world.ada, "jon")
+    async with browser(world.server, jon) as client:
+        for name in ("mine", "planted"):
+            assert 201 == (await client.post("/api/keys", {"name": name})).status
+    tab = await signed_in(jon, "/account")
+    await tab.page.get_by_text("Change password").first.click()
+    await tab.page.get_by_label("Current password").first.fill(PASSWORD)
+    await choose_password(tab, OTHER_PASSWORD)
+    await tab.page.get_by_role("group", name="Revoke these API keys too").get_by_label("planted").check()
+    await tab.page.get_by_role("button", name="Change password").click()
+
+    await expect(tab.page.get_by_text("Password changed")).to_be_visible()
+    async with browser(world.server, jon) as client:
+        keys = (await Native(client).get("/api/keys"))["keys"]
+    assert ["mine"] == [key["name"] for key in keys]

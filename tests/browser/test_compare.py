@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, expect
 
-from tests.browser.tab import Tab
+from tests.browser.tab import Tab, becomes
 from tests.requirements import requirement
 from tests.support.compare import Compare
 from tests.support.native import Native
@@ -65,12 +65,11 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
     await tab.page.keyboard.press("Escape")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     kept = await compare.get(comparison_id(tab))
-    before = await tab.page.content()
-    votes = await tab.page.locator(".vote .winner").all_inner_texts()
     winner = next(each for each in kept["panes"] if each["settlement"]["outcome"] == "completed")
 
     assert {"completed", "failed", "stopped"} == {each["settlement"]["outcome"] for each in kept["panes"]}
-    assert [winner["label"]] == [vote.strip() for vote in votes]
+    await expect(tab.page.locator(".vote .winner")).to_have_text([winner["label"]])
+    before = await tab.page.content()
     assert not any(model in before for model in (ANSWERS, FAILS, HANGS))
     for each in kept["panes"]:
         await expect(pane(tab, each["pane"]).locator(".words > .markdown")).to_have_text(each["text"])
@@ -121,7 +120,7 @@ async def test_a_pane_answers_again_takes_another_model_and_goes_on_as_a_chat(ne
     await tab.page.get_by_role("menuitem", name="Continue as chat").click()
     await expect(tab.messages).to_have_count(4)
 
-    assert ["Which wave?", "better", "And then?", "better"] == await tab.transcript()
+    await tab.transcript_is(["Which wave?", "better", "And then?", "better"])
 
 
 @requirement("ui.browser-compare")
@@ -139,12 +138,13 @@ async def test_the_scores_are_the_servers_and_no_failure_is_rated(new_tab, compa
     rows = tab.page.locator("tbody tr")
     await expect(rows).to_have_count(3)
 
-    assert [ANSWERS, "same/echo:other", FAILS] == [await row.get_attribute("data-model") for row in await rows.all()]
+    for row, model in enumerate((ANSWERS, "same/echo:other", FAILS)):
+        await expect(rows.nth(row)).to_have_attribute("data-model", model)
     for score in told["models"]:
         rating = "not rated" if score["rating"] is None else str(round(score["rating"]))
         await expect(tab.page.locator(f"tr[data-model='{score['model']}']")).to_contain_text(rating)
     await expect(tab.page.locator(f"tr[data-model='{FAILS}']")).to_contain_text("not rated")
-    assert await tab.measure("document.documentElement.scrollWidth <= innerWidth")
+    await tab.finds(True, "document.documentElement.scrollWidth <= innerWidth")
 
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -222,31 +222,33 @@ async def test_an_answer_looks_the_same_in_a_chat_in_a_pane_and_in_a_replay(new_
     await api.settled(run)
     kept = await compare.whole(["up/m"] * 2)
     tab = await new_tab(f"/s/{session}")
+    await expect(tab.last_answer.locator(".markdown code")).to_have_text("code")
     chat = await tab.last_answer.locator(".markdown").evaluate(LOOK)
+    assert len(chat) > 20
+
     await tab.open(f"/compare/{kept['id']}")
-    in_pane = await pane(tab, 0).locator(".words > .markdown").evaluate(LOOK)
+    await becomes(chat, lambda: pane(tab, 0).locator(".words > .markdown").evaluate(LOOK))
     await tab.say("And then?")
     earlier = pane(tab, 0).locator(".earlier-answers")
     await earlier.locator("summary").click()
-    before = await earlier.locator(".markdown").evaluate(LOOK)
+    await becomes(chat, lambda: earlier.locator(".markdown").evaluate(LOOK))
     await tab.open(f"/runs/{run}")
-    replayed = await tab.page.locator(".replay .screen > .markdown").evaluate(LOOK)
-
-    assert len(chat) > 20
-    assert [chat] * 3 == [in_pane, before, replayed]
+    await becomes(chat, lambda: tab.page.locator(".replay .screen > .markdown").evaluate(LOOK))
 
 
 @requirement("ui.browser-compare")
 async def test_one_pane_is_looked_at_alone_and_copied(new_tab, compare):
     """With eight panes one reads each alone; Esc shows all of them again."""
     kept = await compare.whole([ANSWERS, "up/echo:other"])
-    tab = await new_tab(f"/compare/{kept['id']}", permissions=["clipboard-read", "clipboard-write"])
+    tab = await new_tab(None, permissions=["clipboard-read", "clipboard-write"])
+    await tab.lingers()
+    await tab.open(f"/compare/{kept['id']}")
     await tab.press("Expand A")
     await expect(pane(tab, 0)).to_be_visible()
     await expect(pane(tab, 1)).not_to_be_visible()
     await pane(tab, 0).get_by_role("button", name="Copy response A").click()
     await expect(pane(tab, 0).get_by_role("button", name="Copied")).to_be_visible()
-    assert TEXT == await tab.measure("navigator.clipboard.readText()")
+    await tab.finds(TEXT, "navigator.clipboard.readText()")
     await tab.page.keyboard.press("Escape")
 
     await expect(pane(tab, 1)).to_be_visible()

@@ -1,5 +1,7 @@
 """What one does every day, and what must not be in its way."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -7,8 +9,8 @@ from tests.browser.cable import Cable
 from tests.browser.tab import Tab
 from tests.browser.test_composer import bring, png
 from tests.requirements import requirement
-from tests.support.server import Server
-from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, UsageChunk, answer
+from tests.support.server import Server, provider
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -24,16 +26,26 @@ COVERED = """() => {
     }).map((each) => each.outerHTML.slice(0, 100));
 }"""
 
+PLACES = """() => [...document.querySelectorAll("main button, main textarea, main h1")]
+    .filter((each) => !each.closest(".toast"))
+    .map((each) => each.getBoundingClientRect().top)"""
+
 
 @requirement("ui.browser-everyday")
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, PHONE], ids=["desktop", "phone"])
-async def test_a_toast_covers_no_button(new_tab, size):
-    """One that lies on Send, Stop or Queue is in the way for as long as it is shown."""
-    tab = await new_tab(viewport=size)
+async def test_a_toast_covers_no_button_and_moves_nothing(new_tab, size):
+    """One that lies on Send, Stop or Queue, or pushes them away, is in the way for as long as it is shown."""
+    tab = await new_tab(None, viewport=size)
+    await tab.lingers()
+    await tab.open()
+    await bring(tab, "paste", png(1))
+    await expect(tab.page.locator(".composer .pictures img")).to_be_visible()
+    before = await tab.measure(PLACES)
     await bring(tab, "paste", b"%PDF-1.7", "application/pdf")
     await expect(tab.page.locator(".toast")).to_be_visible()
 
-    assert [] == await tab.measure(COVERED)
+    await tab.finds([], COVERED)
+    await tab.finds(before, PLACES)
 
 
 @requirement("ui.browser-everyday")
@@ -72,7 +84,9 @@ async def test_new_chat_and_the_chats_own_actions_are_in_its_header(new_tab, api
     up.enqueue(answer("Yes."))
     session = await api.new_session(model="up/m", title="Old name")
     await api.settled(await api.start(session, "Go", "up/m"))
-    tab = await new_tab(f"/s/{session}", viewport=PHONE, has_touch=True, is_mobile=True)
+    tab = await new_tab(None, viewport=PHONE, has_touch=True, is_mobile=True)
+    await tab.lingers()
+    await tab.open(f"/s/{session}")
     await tab.page.get_by_role("button", name="Chat actions", exact=True).click()
     await tab.page.get_by_role("menuitem", name="Rename").click()
     await tab.page.get_by_label("Title", exact=True).fill("New name")
@@ -173,3 +187,72 @@ async def test_a_response_that_stands_still_because_nothing_can_be_saved_says_so
 
     await tab.sees_ending("completed", "Half")
     await expect(tab.page.get_by_text("can't save at the moment")).to_have_count(0)
+
+
+@requirement("ui.browser-everyday")
+async def test_a_long_message_is_folded_and_code_in_it_is_code(tab, up):
+    """Thousands of pasted lines must not stand between the question and the answer."""
+    up.enqueue(answer("Read."))
+    await tab.box.fill("```\nx = 1\n```\n" + "\n".join(f"line {n}" for n in range(3_000)))
+    await tab.box.press("Enter")
+    await tab.sees_ending("completed", "Read.")
+    message = tab.messages.first
+    await expect(message.locator(".said")).not_to_contain_text("line 2999")
+    await expect(message.locator("code")).to_have_css("font-family", re.compile("monospace"))
+    folded = (await message.bounding_box() or {})["height"]
+    await message.get_by_role("button", name="Show all").click()
+
+    await expect(message.locator(".said")).to_contain_text("line 2999")
+    assert folded < 500
+
+
+@requirement("ui.browser-everyday")
+async def test_chat_settings_ask_before_they_forget_and_leave_a_mark(tab):
+    """A system prompt of ten minutes is not lost to a key, and a chat shows that it has one."""
+    await tab.press("Chat settings")
+    field = tab.page.get_by_label("System prompt")
+    await field.fill("Be brief.")
+    await tab.page.keyboard.press("Escape")
+    await expect(tab.page.get_by_text("Discard the changes?")).to_be_visible()
+    await expect(field).to_have_value("Be brief.")
+    await tab.press("Save")
+    await expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+    await expect(tab.page.locator(".view-header .is-set")).to_be_visible()
+
+
+@requirement("ui.browser-everyday")
+async def test_on_a_phone_buttons_have_room_for_a_finger_and_a_search_waits(new_tab):
+    """The list of models is not covered by a keyboard that nobody has asked for."""
+    tab = await new_tab(viewport=PHONE, has_touch=True, is_mobile=True)
+    sizes = await tab.measure("[...document.querySelectorAll('main .icon-button')].map((each) => each.offsetHeight)")
+    await tab.page.locator(".model-button").tap()
+    await expect(tab.page.get_by_role("option").first).to_be_visible()
+
+    await expect(tab.page.get_by_role("combobox")).not_to_be_focused()
+    assert min(sizes) >= 40
+
+
+@requirement("ui.browser-everyday")
+async def test_a_phone_on_its_side_shows_the_chat_and_not_the_list(new_tab):
+    """A third of so low a screen is needed for words."""
+    tab = await new_tab(viewport={"width": 844, "height": 390}, has_touch=True, is_mobile=True)
+    await expect(tab.box).to_be_visible()
+
+    await expect(tab.page.locator(".sidebar")).not_to_be_in_viewport()
+
+
+@requirement("ui.browser-everyday")
+async def test_a_response_that_ended_at_a_budget_says_which_and_until_when(new_tab, up, tmp_path):
+    """A button that cannot work is no way on; the time is that of the reader."""
+    config = "[budget]\ntokens_per_day = 200\n"
+    up.enqueue([Headers(), Role(), *[Delta("word " * 40)] * 60, Hang()])
+    async with Server(tmp_path, [provider(up.base_url, models=["m"])], config=config) as server:
+        tab = await new_tab(url=server.url, timezone_id="Asia/Tokyo")
+        await tab.say("Go")
+        shown = await tab.sees_ending("stopped")
+        note = shown.get_by_role("note")
+
+        await expect(note).to_contain_text("Your budget of 200 tokens is spent. It is renewed on")
+        await expect(note).to_contain_text("9:00")
+        await expect(note.get_by_role("button")).to_have_count(0)

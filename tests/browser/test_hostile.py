@@ -111,10 +111,9 @@ async def looked_at(tab: Tab, api: Native, session: str) -> list[str]:
     said = [each["content"] for each in (await api.session(session))["messages"]]
     await expect(tab.messages).to_have_count(len(said))
     await expect(tab.last_answer.locator(".katex")).to_be_visible()
-    copied = await tab.copied()
-    wrong = [] if said == copied else [f"said {said}, copied {copied}"]
+    await tab.copies(said)
     ran = await tab.measure(PROVOKE)
-    return [*wrong, *map(str, ran), *await tab.measure(FORBIDDEN)]
+    return [*map(str, ran), *await tab.measure(FORBIDDEN)]
 
 
 @requirement("safe.markdown")

@@ -30,8 +30,10 @@ async def test_a_stopped_run_shows_its_receipt_every_event_and_its_replay(new_ta
 
     await expect(tab.page.get_by_role("row")).to_have_count(len(frames))
     await expect(tab.page.locator(".run-title")).to_contain_text("stopped")
-    kinds = await tab.page.locator(".story li").evaluate_all("all => all.map(e => e.dataset.moment)")
-    assert ["start", "thoughts", "words", "end"] == kinds
+    await tab.finds(
+        ["start", "thoughts", "words", "end"],
+        "[...document.querySelectorAll('.story li')].map((each) => each.dataset.moment)",
+    )
     await drag(tab, "Home")
     await expect(tab.page.locator(".replay .screen > .markdown")).to_be_empty()
     await tab.press("Play")
@@ -64,3 +66,22 @@ async def test_the_list_shows_why_a_run_without_output_failed(new_tab, up, api):
     tab = await new_tab("/runs")
 
     await expect(tab.page.locator(f"a[href='/runs/{run}']")).to_contain_text("Not this prompt.")
+
+
+@requirement("ui.browser-inspector", "hist.run-list")
+async def test_the_list_shows_what_was_asked_and_where_and_is_filtered_by_outcome(new_tab, up, api):
+    """Answers begin alike. Whoever looks for what failed wants nothing else."""
+    up.enqueue(answer("Two."), [Status(400, {"error": {"message": "Not this prompt."}})])
+    session = await api.new_session(title="About tides", model="up/m")
+    fine = await api.start(session, "How many tides?", "up/m")
+    await api.settled(fine)
+    bad = await api.start(session, "How many moons?", "up/m")
+    await api.settled(bad)
+    tab = await new_tab("/runs")
+    rows = [tab.page.locator(f"a[href='/runs/{run}']") for run in (fine, bad)]
+
+    await expect(rows[0]).to_contain_text("How many tides?")
+    await expect(rows[0]).to_contain_text("About tides · up/m")
+    await tab.page.get_by_label("Outcome").select_option("failed")
+    await expect(rows[0]).to_have_count(0)
+    await expect(rows[1]).to_contain_text("How many moons?")

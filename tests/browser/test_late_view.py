@@ -30,8 +30,8 @@ async def test_what_was_sent_is_shown_once_also_where_the_session_is_loaded_late
     await tab.say("Only once")
 
     await tab.sees_ending("completed", "Yes.")
-    assert ["Only once", "Yes."] == await tab.transcript()
-    assert 1 == await tab.measure("window.most")
+    await tab.transcript_is(["Only once", "Yes."])
+    await tab.finds(1, "window.most")
     await expect(tab.page.locator(".message.user")).to_have_count(1)
 
 

@@ -30,8 +30,8 @@ async def test_what_is_said_and_answered_is_on_the_page_word_for_word(tab, up, a
 
     stored = await api.transcript(tab.session_id)
 
-    assert [text for _, text in stored] == await tab.copied()
-    assert [text for _, text in stored] == await tab.transcript()
+    await tab.copies([text for _, text in stored])
+    await tab.transcript_is([text for _, text in stored])
     await expect(tab.page).to_have_title("What is <b>bold</b> & what isn't? · Holdfast")
 
 
@@ -64,7 +64,7 @@ async def test_a_reload_in_mid_stream_goes_on_where_it_was(tab, up):
     up.open("reload")
 
     await tab.sees_ending("completed", HALF + REST)
-    assert ["Tell me of the tide", HALF + REST] == await tab.transcript()
+    await tab.transcript_is(["Tell me of the tide", HALF + REST])
 
 
 @requirement("ui.browser-chat", "sub.two-tabs")
@@ -83,7 +83,7 @@ async def test_two_tabs_are_in_step(tab, new_tab, up):
 
     for each in (tab, second):
         await each.sees_ending("stopped", HALF)
-        assert ["Hi", "Hello.", "Tell me of the tide", HALF] == await each.transcript()
+        await each.transcript_is(["Hi", "Hello.", "Tell me of the tide", HALF])
 
 
 @requirement("ui.browser-chat", "crash.kill9")
@@ -94,7 +94,7 @@ async def test_a_server_that_is_killed_is_said_to_be_away_and_comes_back(tab, up
     await tab.reads(HALF)
     await server.kill9()
     await expect(tab.away).to_contain_text("reach the server")
-    assert HALF in (await tab.transcript())[-1]
+    await tab.transcript_is(["Tell me of the tide", HALF])
     await server.restart()
 
     shown = await tab.sees_ending("interrupted", HALF)

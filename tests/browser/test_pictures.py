@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.tab import Tab
+from tests.browser.test_composer import png
 from tests.browser.test_long_session import said
 from tests.requirements import requirement
 from tests.support.long import cases
@@ -35,6 +36,7 @@ PASTE_PHOTO = """async ([width, height, type]) => {
     return photo.size;
 }"""
 
+WIDTHS = "[...document.querySelectorAll('.message.user img')].map((image) => image.naturalWidth)"
 
 PRESS_ENTER = """document.querySelector("#composer").dispatchEvent(
     new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));"""
@@ -104,12 +106,48 @@ async def test_a_photo_of_twelve_megapixels_is_made_small_and_sent(tab, up, kind
     await tab.sees_ending("completed", "A photo.")
     sent = up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
     shown = tab.page.locator(".message.user img")
-    await expect(shown).to_have_js_property("complete", True)
+    await expect(shown).to_have_js_property("naturalWidth", 2048)
+    await expect(shown).to_have_js_property("naturalHeight", 1536)
 
     assert taken > 2_000_000
     assert sent.startswith(("data:image/jpeg;base64,", f"data:{kind.replace('webp', 'jpeg')};base64,"))
     assert len(sent) < 4_000_000
-    assert [2048, 1536] == await shown.evaluate("image => [image.naturalWidth, image.naturalHeight]")
+
+
+# Holds a picture over an element, or drops it there. True if the browser would open it in place of the page.
+DRAG = """([where, kind, dot]) => {
+    const dataTransfer = new DataTransfer();
+    const bytes = Uint8Array.from(atob(dot), (letter) => letter.charCodeAt(0));
+    dataTransfer.items.add(new File([bytes], "dot.png", {type: "image/png"}));
+    const event = new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer});
+    return document.querySelector(where).dispatchEvent(event);
+}"""
+
+DOT = base64.b64encode(png(1)).decode()
+
+
+@requirement("ui.browser-pictures")
+@pytest.mark.parametrize("where", [".welcome", ".sidebar", "body"])
+async def test_a_picture_can_be_dropped_anywhere_in_the_window(tab, where):
+    """Whoever misses the box must not find the page gone, and the picture in its place."""
+    would_open = await tab.measure(DRAG, [where, "dragover", DOT])
+    await expect(tab.page.get_by_text("Drop images to attach them")).to_be_visible()
+    would_open = would_open or await tab.measure(DRAG, [where, "drop", DOT])
+
+    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.get_by_text("Drop images to attach them")).to_have_count(0)
+    assert would_open is False
+
+
+@requirement("ui.browser-pictures")
+async def test_a_file_that_is_dropped_where_nothing_takes_it_does_not_open(new_tab):
+    """The page stays where it is, in every view."""
+    tab = await new_tab("/settings")
+    await expect(tab.page.get_by_role("heading", name="Settings")).to_be_visible()
+
+    taken = [await tab.measure(DRAG, ["main", kind, DOT]) for kind in ("dragover", "drop")]
+
+    assert [False, False] == taken
 
 
 @requirement("ui.browser-pictures")
@@ -182,12 +220,10 @@ async def test_a_photo_is_fetched_when_it_is_looked_at_and_only_once(new_tab, ap
     tab, traffic = await new_tab(None), Traffic()
     await traffic.watch(tab)
     await tab.open(f"/s/{session}")
-    await expect(tab.page.locator(".message.user img")).to_have_count(2)
+    await tab.finds([365, 365], WIDTHS)
     await tab.page.reload()
-    await expect(tab.page.locator(".message.user img")).to_have_count(2)
-    sizes = await tab.page.locator(".message.user img").evaluate_all("all => all.map(image => image.naturalWidth)")
+    await tab.finds([365, 365], WIDTHS)
 
-    assert [365, 365] == sizes
     assert 2 == traffic.files
 
 

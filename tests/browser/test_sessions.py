@@ -13,7 +13,7 @@ from tests.browser.tab import Tab
 from tests.browser.test_long_session import long_session
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.upstream import Delta, Gate, Hang, Headers, ReasoningDelta, Role, answer
+from tests.support.upstream import Cut, Delta, Gate, Hang, Headers, ReasoningDelta, Role, answer
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -85,7 +85,7 @@ async def test_a_session_is_renamed_with_the_keyboard_alone(tab, api):
     (session,) = await listed(tab, api, "Sea lettuce")
     keys = tab.page.keyboard
     await line(tab, "Sea lettuce").get_by_role("link").focus()
-    await keys.press("Tab")
+    await keys.press("ArrowRight")
     await keys.press("Enter")
     await expect(tab.page.get_by_role("menuitem", name="Pin", exact=True)).to_be_focused()
     await keys.press("ArrowDown")
@@ -107,7 +107,7 @@ async def test_a_pinned_session_stands_first_until_it_is_unpinned(tab, api):
     await expect(in_group(tab, "Pinned", "Dulse")).to_be_visible()
     await tab.page.reload()
     await expect(in_group(tab, "Pinned", "Dulse")).to_be_visible()
-    assert await tab.page.locator(".sessions h2").first.text_content() == "Pinned"
+    await expect(tab.page.locator(".sessions h2").first).to_have_text("Pinned")
     assert True is (await api.session(session))["pinned"]
     await choose(tab, "Dulse", "Unpin")
 
@@ -161,6 +161,7 @@ async def test_what_is_deleted_comes_back_with_undo(tab, api, up):
     up.enqueue(answer("Kept."))
     (session,) = await listed(tab, api, "Oarweed")
     await api.settled(await api.start(session, "Keep this", "up/m"))
+    await tab.lingers()
     await tab.open(f"/s/{session}")
     await tab.sees_ending("completed", "Kept.")
     deletions: list[str] = []
@@ -172,7 +173,7 @@ async def test_what_is_deleted_comes_back_with_undo(tab, api, up):
 
     await expect(line(tab, "Oarweed")).to_be_visible()
     await tab.sees_ending("completed", "Kept.")
-    assert ["Keep this", "Kept."] == await tab.transcript()
+    await tab.transcript_is(["Keep this", "Kept."])
     await tab.page.close()
     assert [] == deletions
     assert await is_there(api, session)
@@ -242,8 +243,9 @@ async def test_titles_and_contents_are_searched_and_walked_with_the_keyboard(tab
     await expect(tab.page.locator("#search")).to_be_focused()
     await keys.type("quuxfish")
     found = tab.page.locator(".session .title")
+    for title in ("Of shells", "Of stones", "Of the quuxfish"):
+        await expect(found.get_by_text(title, exact=True)).to_be_visible()
     await expect(found).to_have_count(3)
-    assert {"Of shells", "Of stones", "Of the quuxfish"} == set(await found.all_text_contents())
 
     order = await found.all_text_contents()
     links = tab.page.locator(".session a")
@@ -299,6 +301,49 @@ async def test_a_search_leads_to_a_message_of_another_branch(new_tab, api, up):
 
     await expect(tab.page.locator(".line.is-target")).to_contain_text("Tell me of limpetology")
     await tab.sees_ending("completed", "Of limpets.")
+
+
+FOUND = """() => [...(CSS.highlights.get("found") ?? [])].map((range) => {
+    const place = range.getBoundingClientRect();
+    return [range.toString(), place.top > 0 && place.bottom < innerHeight];
+})"""
+
+
+@requirement("ui.browser-sessions", "hist.search-hit")
+async def test_a_search_opens_a_long_message_at_its_words_and_marks_them(new_tab, api, up):
+    """Whoever has to search a long answer once more, by eye, has not found anything."""
+    sections = "".join(f"## Section {n}\n\n{'Words. ' * 90}\n\n" for n in range(60))
+    up.enqueue(answer(f"{sections}The *zanderfish* swims here.\n\n{sections}"))
+    session = await api.new_session()
+    await api.settled(await api.start(session, "At length", "up/m"))
+    tab = await new_tab()
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("zanderfish swims")
+    await expect(tab.page.locator(".session mark")).to_have_text(["zanderfish", "swims"])  # not yet after one word
+    await tab.page.locator(".session a:has(mark)").click()
+    await expect(tab.last_answer.get_by_text("zanderfish")).to_be_in_viewport()
+
+    await tab.finds([["zanderfish", True], ["swims", True]], FOUND)
+
+
+@requirement("ui.browser-sessions")
+async def test_a_new_chat_ends_the_search_and_has_its_title(new_tab, api, up):
+    """It is in the list at once, and has its name, whatever is searched for meanwhile."""
+    up.enqueue(answer("Of lentils."), answer("Of beans."))
+    await api.settled(await api.start(await api.new_session(), "Tell me of lentils", "up/m"))
+    tab = await new_tab()
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("lentils")
+    await tab.page.locator(".session a:has(mark)").first.click()
+    await tab.page.keyboard.press("Control+Shift+O")
+    await expect(tab.page.locator("#search")).to_have_value("")
+    await tab.say("Tell me of beans")
+    await tab.sees_ending("completed", "Of beans.")
+    await expect(line(tab, "Tell me of beans")).to_be_visible()
+    await tab.page.locator("#search").fill("lentils")
+    await expect(line(tab, "Tell me of beans")).to_have_count(0)
+
+    await expect(tab.page.get_by_role("heading", name="Tell me of beans")).to_be_visible()
 
 
 @requirement("ui.browser-sessions")
@@ -370,3 +415,25 @@ async def test_an_export_holds_the_words_of_the_log(new_tab, api, up):
 async def words(api: Native, run: str) -> str:
     frames = [frame for frame in await api.replay(run) if frame.event == "text.delta"]
     return "".join(frame.json()["text"] for frame in frames)
+
+
+# what has happened meanwhile
+
+
+@requirement("ui.browser-sessions")
+async def test_a_chat_that_was_answered_or_failed_meanwhile_is_marked_until_it_is_looked_at(tab, api, up):
+    """In a product about leaving this is the first thing to look for."""
+    up.enqueue(answer("Ready."), [Headers(), Cut()])
+    await expect(tab.box).to_be_visible()
+    await expect(tab.page.locator(".sessions:not(.loading)")).to_be_visible()
+    ready, failed = await api.new_session(title="Of readiness"), await api.new_session(title="Of failure")
+    await api.settled(await api.start(ready, "Go", "up/m"))
+    await api.settled(await api.start(failed, "Go", "up/m"))
+    await expect(line(tab, "Of readiness").get_by_title("New response")).to_be_visible()
+    await expect(line(tab, "Of failure").get_by_title("Failed")).to_be_visible()
+    await line(tab, "Of readiness").locator("a").click()
+    await tab.sees_ending("completed", "Ready.")
+    await tab.page.reload()
+
+    await expect(line(tab, "Of failure").get_by_title("Failed")).to_be_visible()
+    await expect(line(tab, "Of readiness").locator(".news")).to_have_count(0)

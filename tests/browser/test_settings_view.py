@@ -6,6 +6,7 @@ from playwright.async_api import expect
 
 from tests.requirements import requirement
 from tests.support.server import Server, provider
+from tests.support.upstream import Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,16 +35,46 @@ async def test_a_key_is_written_kept_and_never_shown_again(new_tab, up, api):
     await expect(card).to_contain_text("API key set")
     await tab.press("Edit mine")
     await expect(tab.page.get_by_label("API key", exact=True)).to_have_value("")
+    await tab.page.get_by_text("More options").click()
     await tab.page.get_by_label("Max concurrent requests").fill("3")
     await tab.press("Save")
     await expect(card).to_contain_text("max 3 concurrent requests")
     session = await api.new_session()
-    await api.settled(await api.start(session, "Go", "mine/echo:hi"))
+    await api.settled(await api.start(session, "Go", "mine/m"))
 
     assert f"Bearer {KEY}" == up.requests[-1].headers["authorization"]
     await tab.page.reload()
     await expect(card).to_contain_text("API key set")
     assert KEY not in await tab.page.content()
+
+
+@requirement("ui.browser-settings", "set.test")
+async def test_what_is_wrong_with_a_provider_is_told_where_it_is_looked_for(new_tab, up):
+    """A refused key is no wrong address: the dialog, the list and the model picker give the provider's own sentence."""
+    refusal = "beta refuses the key (401): Your organization was closed. Check the API key."
+    up.models_script = [Status(401, {"error": {"message": "Your organization was closed."}})]
+    tab = await new_tab("/settings")
+    await tab.press("Add a provider")
+    dialog = tab.page.get_by_role("dialog")
+    await tab.page.get_by_label("Name", exact=True).fill("beta")
+    await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9/v1")
+    await tab.press("Test connection")
+    await expect(dialog.get_by_role("alert")).to_contain_text("connection refused. Is it running")
+    await tab.page.get_by_label("Base URL").fill(up.base_url)
+    await tab.press("Test connection")
+    await expect(dialog.get_by_role("alert")).to_have_text(refusal)
+    await tab.press("Save")
+    card = tab.page.locator("[data-provider=beta]")
+    await expect(card.locator(".problem")).to_have_text(refusal)
+    await expect(card).to_contain_text("Not working")
+    await tab.page.get_by_role("heading", name="Default model").locator("..").get_by_role("button").first.click()
+
+    await expect(tab.page.get_by_role("dialog").get_by_text(refusal)).to_be_visible()
+    up.models_script = None
+    await tab.page.keyboard.press("Escape")
+    await tab.press("Test connection to beta")
+    await expect(tab.page.get_by_text("Connected: ")).to_be_visible()
+    await tab.press("Remove beta")
 
 
 @requirement("ui.browser-settings", "set.change")
@@ -53,7 +84,15 @@ async def test_the_options_of_a_dialect_are_typed_checked_and_kept(new_tab, api)
     await tab.press("Add a provider")
     dialog, options = tab.page.get_by_role("dialog"), tab.page.get_by_label("Provider options (JSON)")
     await tab.page.get_by_label("Type").select_option("Ollama /api")
+    await expect(tab.page.get_by_label("Name", exact=True)).to_have_value("ollama-api")
+    await expect(tab.page.get_by_label("Base URL")).to_have_attribute("placeholder", "Leave blank for the default")
     await tab.page.get_by_label("Name", exact=True).fill("own")
+    await tab.page.get_by_label("Type").select_option("OpenAI-compatible")
+    await expect(tab.page.get_by_label("Name", exact=True)).to_have_value("own")
+    await expect(tab.page.get_by_label("Base URL")).to_have_attribute("placeholder", "https://example.org/v1")
+    await tab.page.get_by_label("Type").select_option("Ollama /api")
+    await expect(options).to_be_hidden()
+    await tab.page.get_by_text("More options").click()
     await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9")
     await options.fill("{keep_alive")
     await tab.press("Save")
@@ -96,6 +135,27 @@ async def test_the_default_model_and_the_theme_are_chosen(new_tab, api):
 
     assert "up/m" == (await api.get("/api/settings"))["default_model"]
     await expect(tab.page.get_by_label("Compact")).to_be_checked()
-    assert ["dark", "dense"] == await tab.measure(
-        "[document.documentElement.dataset.theme, document.documentElement.dataset.density]"
+    await tab.finds(
+        ["dark", "dense"], "[document.documentElement.dataset.theme, document.documentElement.dataset.density]"
     )
+
+
+@requirement("ui.browser-settings")
+async def test_a_fallback_is_chosen_in_two_steps_and_removed(new_tab, api):
+    """The second list stays open, though it takes the place of the first."""
+    tab = await new_tab("/settings")
+    await tab.press("Add fallback")
+    first = tab.page.get_by_role("dialog", name="Fallback for which model?")
+    await first.get_by_role("combobox").fill("up/hostile")
+    await first.get_by_role("combobox").press("Enter")
+    second = tab.page.get_by_role("dialog", name="Fallback for up/hostile")
+    await second.get_by_role("combobox").fill("up/other")
+    await second.get_by_role("combobox").press("Enter")
+    remove = tab.button("Remove fallback for up/hostile")
+    await expect(remove).to_be_visible()
+    await expect(tab.button("Add fallback")).to_be_focused()
+    assert {"up/hostile": "up/other"} == (await api.get("/api/settings"))["fallbacks"]
+    await remove.click()
+
+    await expect(remove).to_have_count(0)
+    assert {} == (await api.get("/api/settings"))["fallbacks"]

@@ -10,6 +10,7 @@ from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.server import Server
 from tests.support.upstream import Delta, Gate, Hang, Headers, Role, Status, Upstream, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -56,7 +57,8 @@ async def test_no_word_of_a_temporary_chat_is_left_anywhere(
     assert [f"{WORD} first", f"{WORD} two", f"{WORD} second"] == [
         message["content"] for message in up.requests[-1].body["messages"]
     ]
-    assert WORD not in await tab.measure(STORAGE)
+    kept_here = await tab.measure(STORAGE)
+    assert WORD not in kept_here
     assert WORD not in await beside.page.content()
     stored = {name: [repr(row) for row in rows] for name, rows in server.stored().items()}
     assert any(kept in row for rows in stored.values() for row in rows)
@@ -87,7 +89,7 @@ async def test_a_temporary_chat_is_lost_only_after_a_question(tab: Tab, up: Upst
         await expect(dialog).to_be_visible()
         await tab.page.keyboard.press("Escape")
         await expect(dialog).to_have_count(0)
-        assert ["Hello", "Only here."] == await tab.transcript()
+        await tab.transcript_is(["Hello", "Only here."])
     asked: list[str] = []
 
     async def accept(question: Dialog) -> None:
@@ -98,7 +100,7 @@ async def test_a_temporary_chat_is_lost_only_after_a_question(tab: Tab, up: Upst
     await tab.page.reload()
     await expect(tab.page.get_by_text(NOTE)).to_be_visible()
     assert ["beforeunload"] == asked
-    assert [] == await tab.transcript()
+    await tab.transcript_is([])
     up.enqueue(answer("Again."))
     await tab.say("Hello again")
     await tab.sees_ending("completed", "Again.")
@@ -109,7 +111,26 @@ async def test_a_temporary_chat_is_lost_only_after_a_question(tab: Tab, up: Upst
     await expect(tab.box).to_have_value("")
     await tab.page.go_back()
     await expect(tab.page.get_by_text(NOTE)).to_be_visible()
-    assert [] == await tab.transcript()
+    await tab.transcript_is([])
+
+
+@requirement("ui.browser-temporary")
+async def test_the_question_comes_again_right_after_it_was_denied(tab: Tab, up: Upstream):
+    """Who presses Esc and then goes back, all before the browser has drawn a frame, is asked again."""
+    await begin(tab)
+    up.enqueue(answer("Only here."))
+    await tab.say("Hello")
+    await tab.sees_ending("completed", "Only here.")
+    await tab.page.get_by_role("link", name="Settings").click()
+    await expect(tab.page.get_by_role("dialog", name="Leave this temporary chat?")).to_be_visible()
+    await tab.measure("""async () => {
+        document.querySelector("dialog[open]").requestClose();
+        await null;
+        document.querySelector("a.brand").click();
+    }""")
+
+    await expect(tab.page.get_by_role("dialog", name="Leave this temporary chat?")).to_be_visible()
+    await tab.transcript_is(["Hello", "Only here."])
 
 
 @requirement("ui.browser-temporary")
@@ -117,10 +138,12 @@ async def test_turns_of_a_temporary_chat_are_as_in_any_other(tab: Tab, up: Upstr
     """Queue, interrupt, edit, versions, a failure with a retry. What needs a stored chat is not offered."""
     await begin(tab)
     up.enqueue([Hang()])
+    asked = len(up.requests)
     await tab.say("silence")
+    await up.until(lambda: len(up.requests) > asked, LONG)
     await tab.press("Stop")
     await expect(tab.last_answer).to_have_attribute("data-outcome", "stopped")
-    await up.requests[-1].wait_closed()
+    await up.requests[asked].wait_closed()
     await tab.press("Edit message")
     field = tab.page.get_by_role("article", name="Editing message").get_by_role("textbox")
     half = [Headers(), Role(), Delta("One"), Gate("temporary"), *answer(".")[1:]]
@@ -136,13 +159,13 @@ async def test_turns_of_a_temporary_chat_are_as_in_any_other(tab: Tab, up: Upstr
     await tab.reads("Thr")
     await tab.say("fourth", "Control+Enter")
     await tab.sees_ending("completed", "Four.")
-    assert ["first", "One.", "second", "Two.", "third", "Thr", "fourth", "Four."] == await tab.transcript()
+    await tab.transcript_is(["first", "One.", "second", "Two.", "third", "Thr", "fourth", "Four."])
     await tab.page.get_by_role("button", name="Edit message").nth(1).click()
     await field.fill("second, changed")
     await field.press("Enter")
     await tab.sees_ending("completed", "Changed.")
     await tab.page.get_by_role("button", name="Previous version").last.click()
-    assert ["first", "One.", "second", "Two.", "third", "Thr", "fourth", "Four."] == await tab.transcript()
+    await tab.transcript_is(["first", "One.", "second", "Two.", "third", "Thr", "fourth", "Four."])
     up.enqueue([Status(400, {"error": {"message": "No such thing."}})], answer("Now it works."))
     await tab.say("fifth")
     await expect(tab.last_answer).to_contain_text("No such thing.")

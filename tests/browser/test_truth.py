@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from tests.acceptance.surfaces import QUESTION
 from tests.acceptance.test_truth import ROWS, SCRIPTS, Row
-from tests.browser.tab import Tab
+from tests.browser.tab import COPY, Tab
 from tests.requirements import requirement
 from tests.support.long import EVERYTHING
 from tests.support.native import Native
@@ -98,6 +98,8 @@ async def ended(tab: Tab, row: Row) -> None:
         await expect(tab.last_answer).to_have_attribute("data-outcome", row.outcome)
     if row.outcome != "completed":
         await expect(tab.last_answer.get_by_role("note")).to_contain_text(label(row))
+    if row.text:
+        await tab.copies([QUESTION, row.text])
 
 
 async def told(tab: Tab) -> Seen:
@@ -106,7 +108,7 @@ async def told(tab: Tab) -> Seen:
     notes = await last.get_by_role("note").all_text_contents() if there else []
     return Seen(
         outcome=await last.get_attribute("data-outcome") if there else None,
-        text=(await tab.copied())[-1] if there else None,
+        text=str((await tab.messages.evaluate_all(COPY))[-1]) if there else None,
         note=" ".join(notes),
         ways_on=[text.strip() for text in await last.locator(".ways-on button").all_text_contents()] if there else [],
         page=await tab.page.content(),

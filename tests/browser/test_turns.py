@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.requirements import requirement
-from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
+from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, Status, UsageChunk, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,7 +33,7 @@ async def test_what_is_said_meanwhile_waits_and_can_be_changed_or_taken_back(tab
 
     await tab.sees_ending("completed", "Two, changed.")
     await expect(tab.queued).to_have_count(0)
-    assert ["first", "One", "second, changed", "Two, changed."] == await tab.transcript()
+    await tab.transcript_is(["first", "One", "second, changed", "Two, changed."])
 
 
 @requirement("ui.browser-turns", "busy.interrupt-order")
@@ -46,12 +46,7 @@ async def test_interrupting_keeps_the_partial_and_answers_the_new_message(tab, u
     await tab.press("Interrupt")
 
     await tab.sees_ending("completed", "Briefly: the moon.")
-    assert [
-        "Why are there tides?",
-        "Let me begin in 1600",
-        "Briefly, please",
-        "Briefly: the moon.",
-    ] == await tab.transcript()
+    await tab.transcript_is(["Why are there tides?", "Let me begin in 1600", "Briefly, please", "Briefly: the moon."])
     await expect(tab.answers.first).to_have_attribute("data-outcome", "stopped")
 
 
@@ -70,11 +65,11 @@ async def test_edits_and_new_answers_are_branches_that_one_can_walk(tab, up, api
     await field.fill("b")
     await field.press("Enter")
     await tab.sees_ending("completed", "B1")
-    assert ["b", "B1"] == await tab.transcript()
+    await tab.transcript_is(["b", "B1"])
 
     await tab.press("Previous version")
     await tab.sees_ending("completed", "A2")
-    assert ["a", "A2"] == await tab.transcript()
+    await tab.transcript_is(["a", "A2"])
     await tab.last_answer.get_by_role("button", name="Previous version").click()
     await tab.sees_ending("completed", "A1")
 
@@ -82,8 +77,58 @@ async def test_edits_and_new_answers_are_branches_that_one_can_walk(tab, up, api
     await tab.press("Fork chat from here")
     await expect(tab.page).not_to_have_url(f"{tab.page.url.rpartition('/')[0]}/{first}")
     await tab.sees_ending("completed", "A1")
-    assert ["a", "A1"] == await tab.transcript()
+    await tab.transcript_is(["a", "A1"])
     assert [("user", "a"), ("assistant", "A1")] == await api.transcript(tab.session_id)
+
+
+# Notes what is drawn whenever it has changed, before the browser has drawn a frame of it.
+NOTE = """() => {
+    window.noted = [];
+    const words = (e) => e.querySelector(".said, .markdown")?.textContent ?? "";
+    new MutationObserver(() => window.noted.push([...document.querySelectorAll(".transcript .message")].map(words)))
+        .observe(document.querySelector(".transcript"), {subtree: true, childList: true});
+}"""
+
+
+@requirement("ui.browser-turns")
+async def test_another_branch_is_drawn_all_at_once(new_tab, api, up):
+    """What its reader sees of it has no gap, not even for a moment."""
+    up.enqueue(*[answer(f"A{n}") for n in range(4)], answer("B"))
+    session = await api.new_session(model="up/m")
+    for n in range(4):
+        await api.settled(await api.start(session, f"a{n}", "up/m"))
+    first = (await api.session(session))["messages"][0]["id"]
+    edit = {"message_id": first, "input": "b", "model": "up/m"}
+    await api.settled((await (await api.client.post(f"/api/sessions/{session}/edit", edit)).json())["id"])
+    tab = await new_tab(f"/s/{session}")
+    await tab.transcript_is(["b", "B"])
+    await tab.measure(NOTE)
+    await tab.press("Previous version")
+
+    whole = [text for n in range(4) for text in (f"a{n}", f"A{n}")]
+    await tab.transcript_is(whole)
+    noted = await tab.measure("window.noted")
+    assert [] == [drawn for drawn in noted if "A3" in drawn and drawn != whole]
+
+
+@requirement("ui.browser-turns")
+async def test_what_is_typed_right_after_edit_replaces_what_was_selected(tab, up):
+    """The box put its caret at the end a frame later: what was selected by then was kept."""
+    up.enqueue(answer("Yes."))
+    await tab.say("before")
+    await tab.sees_ending("completed", "Yes.")
+    await tab.measure("""async () => {
+        document.querySelector("button[aria-label='Edit message']").click();
+        await null;
+        document.activeElement.select();
+        document.execCommand("insertText", false, "a");
+        document.activeElement.select();
+        await new Promise((done) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(done))));
+    }""")
+    await tab.page.keyboard.type("after")
+
+    field = tab.page.get_by_role("article", name="Editing message").get_by_role("textbox")
+    await expect(field).to_have_value("after")
 
 
 @requirement("ui.browser-turns")
@@ -99,10 +144,10 @@ async def test_an_answer_that_failed_goes_on_with_continue(tab, up):
 
     await expect(tab.last_answer.locator("pre")).to_have_text("tide = 12.42")
     await expect(tab.last_answer.locator(".joint")).to_have_attribute("title", "Continued here")
-    assert whole == await tab.copied()
+    await tab.copies(whole)
     await tab.page.reload()
     await tab.sees_ending("completed")
-    assert whole == await tab.copied()
+    await tab.copies(whole)
 
 
 @requirement("ui.browser-turns")
@@ -128,7 +173,7 @@ async def test_a_continued_response_is_exported_regenerated_and_found_as_one(tab
     text = exported.read_text()
     assert "The neap tide is low." in text
     assert 1 == text.count("## You")
-    assert ["Say on", "Anew."] == await tab.transcript()
+    await tab.transcript_is(["Say on", "Anew."])
 
 
 @requirement("ui.browser-turns")
@@ -142,6 +187,48 @@ async def test_a_continuation_that_fails_says_so_and_can_be_tried_again(tab, up)
     await tab.last_answer.get_by_role("button", name="Retry").click()
 
     await tab.sees_ending("completed", "Half and half.")
+
+
+@requirement("ui.browser-turns")
+async def test_another_model_answers_a_continued_response_from_its_beginning(tab, up):
+    """Half of one model's words under the name of another would be a lie."""
+    cut = [Headers(), Role(), Delta("Mine"), Finish("length"), Done()]
+    up.enqueue(cut, cut, answer("All of it is mine."))
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "Mine")
+    await tab.press("Continue")
+    await tab.sees_ending("truncated", "MineMine")
+    await tab.press("Try another model")
+    await tab.page.get_by_role("option", name="up/other").click()
+
+    await tab.sees_ending("completed", "All of it is mine.")
+    assert ["user"] == [message["role"] for message in up.requests[-1].body["messages"]]
+    await expect(tab.last_answer.locator(".figures")).to_have_count(1)
+    await expect(tab.last_answer.locator(".figures span").first).to_have_text("up/other")
+
+
+@requirement("ui.browser-turns")
+async def test_each_model_of_a_response_is_named_with_what_it_took(tab, up):
+    """Whoever continues with another model finds both: under the response, and in its export."""
+    up.enqueue([Headers(), Role(), Delta("One"), Finish("length"), UsageChunk(3, 11), Done()], answer(" and two."))
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "One")
+    await tab.page.locator(".model-button").click()
+    await tab.page.get_by_role("option", name="up/other").click()
+    await expect(tab.page.locator(".model-button")).to_contain_text("up/other")
+    await tab.press("Continue")
+    await tab.sees_ending("completed", "One and two.")
+    await tab.page.get_by_role("button", name="Chat actions").click()
+    async with tab.page.expect_download() as download:
+        await tab.page.get_by_role("menuitem", name="Export as Markdown").click()
+    exported = await (await download.value).path()
+
+    figures = tab.last_answer.locator(".figures")
+    await expect(figures).to_have_count(2)
+    await expect(figures.first).to_contain_text("11 tokens")
+    await expect(figures.first.locator("span").first).to_have_text("up/m")
+    await expect(figures.last.locator("span").first).to_have_text("up/other")
+    assert "## up/m, up/other\n" in exported.read_text()
 
 
 @requirement("ui.browser-turns")
@@ -161,7 +248,7 @@ async def test_only_with_the_keyboard(tab, up):
     await keys.type(" there")
     await keys.press("Enter")
     await tab.sees_ending("completed", "Whole.")
-    assert ["hello there", "Whole."] == await tab.transcript()
+    await tab.transcript_is(["hello there", "Whole."])
 
     await keys.press("Control+/")
     await expect(tab.page.get_by_role("dialog")).to_be_visible()
@@ -172,3 +259,63 @@ async def test_only_with_the_keyboard(tab, up):
     await keys.press("Control+Shift+O")
     await expect(tab.box).to_be_focused()
     await expect(tab.messages).to_have_count(0)
+
+
+@requirement("ui.browser-turns", "busy.queue")
+async def test_stop_all_stops_the_response_and_empties_the_queue(tab, up):
+    """Esc stops one response, and the next message is answered at once; whoever wants silence asks for it once."""
+    up.enqueue([Headers(), Role(), Delta("One"), Hang()])
+    await tab.say("first")
+    await tab.reads("One")
+    await tab.say("second")
+    await tab.say("third")
+    await expect(tab.queued).to_have_count(2)
+    await tab.press("Stop all")
+
+    await tab.sees_ending("stopped", "One")
+    await expect(tab.queued).to_have_count(0)
+    await tab.transcript_is(["first", "One"])
+
+
+@requirement("ui.browser-turns")
+async def test_a_double_click_on_retry_starts_one_run_and_complains_of_nothing(tab, up):
+    """The second click is not meant, and nothing has to be loaded again."""
+    up.enqueue([Headers(), Role(), Delta("Half"), Finish("length"), Done()], answer("Whole."))
+    await tab.say("Go")
+    await tab.sees_ending("truncated", "Half")
+    await tab.button("Retry").dblclick()
+
+    await tab.sees_ending("completed", "Whole.")
+    await expect(tab.page.locator(".toast")).to_have_count(0)
+
+
+@requirement("ui.browser-turns")
+async def test_a_response_that_has_fallen_silent_shows_for_how_long(tab, up):
+    """Three words and nothing more look like the end; a rate of zero tells nobody what is going on."""
+    up.enqueue([Headers(), Role(), Delta("Well, you see"), Hang()])
+    await tab.say("Go")
+    await tab.reads("Well, you see")
+    figures = tab.live.locator(".figures")
+    await expect(figures).to_contain_text("waiting · ")
+
+    await expect(figures).not_to_contain_text("tokens/s")
+    await tab.press("Stop")
+    await tab.sees_ending("stopped")
+
+
+@requirement("ui.browser-turns")
+async def test_the_time_until_the_next_try_counts_down_and_goes_away(tab, up):
+    """One that stands still, or stays under the answer, is no news."""
+    up.enqueue(
+        [Status(429, headers={"retry-after": "3"})],
+        [Headers(), Role(), Delta("Here."), Gate("tried"), Finish(), Done()],
+    )
+    await tab.say("Go")
+    waiting = tab.live.locator(".waiting")
+    await expect(waiting).to_contain_text("Trying again in")
+    await expect(waiting).to_contain_text("in 1 s")
+    await tab.reads("Here.")
+
+    await expect(tab.live).not_to_contain_text("Trying again")
+    up.open("tried")
+    await tab.sees_ending("completed", "Here.")

@@ -25,12 +25,12 @@ from tests.wires import WIRES, Wire
 HELP = {"help": "/docs/errors/store_unavailable"}
 WENT_WRONG = {
     "chat completions": {
-        "error": {"message": "gone", "type": "server_error", "code": "store_unavailable", "param": None, **HELP}
+        "error": {"message": "gone", "type": "upstream_error", "code": "store_unavailable", "param": None, **HELP}
     },
     "responses": {"type": "error", "code": "store_unavailable", "message": "gone", "param": None},
     "Anthropic's messages": {
         "type": "error",
-        "error": {"type": "overloaded_error", "message": "gone", "code": "store_unavailable", "param": None, **HELP},
+        "error": {"type": "api_error", "message": "gone", "code": "store_unavailable", "param": None, **HELP},
     },
     "AG-UI": {
         "type": "RUN_ERROR",
@@ -123,7 +123,7 @@ async def test_a_stream_that_cannot_be_rendered_on_is_cut_off(server, caplog):
         return b"data: %d\n\n" % (first + len(events))
 
     async def read(request: Request) -> EventStream:
-        return EventStream(RunFrames(run.log, render))
+        return EventStream(RunFrames(run, render))
 
     app = Starlette(routes=[Route("/events", read)])
     async with Engine() as engine, Served(app, lifespan="off", http=server) as served, served.client() as client:

@@ -88,7 +88,7 @@ async def test_a_stream_that_cannot_be_rendered_hurts_nobody_else(engine):
         return b"data: %d\n\n" % first
 
     async def read(request):
-        return EventStream(RunFrames(run.log, render))
+        return EventStream(RunFrames(run, render))
 
     async with served(read) as server, server.client() as client:
         stream = await client.get("/events")
@@ -158,7 +158,7 @@ class Line:
         self._protocol = protocol()(config=config, server_state=self._state, app_state={}, _loop=loop)
 
     async def _app(self, scope, receive, send):
-        frames = RunFrames(self._run.log, lambda first, said: b"data: %d\n\n" % first)
+        frames = RunFrames(self._run, lambda first, said: b"data: %d\n\n" % first)
         await EventStream(frames)(scope, receive, send)
 
     async def __aenter__(self):

@@ -316,7 +316,7 @@ async def test_a_wrong_key_is_no_fault_of_the_request(up, provider):
     up.enqueue([Status(400, told)])
     heard = await listen(provider, request())
 
-    assert (406, "upstream_auth") == (heard.error.status, heard.error.code)
+    assert (502, "upstream_auth") == (heard.error.status, heard.error.code)
 
 
 async def test_a_prompt_that_is_too_long_is_told_as_such(up, provider):

@@ -240,14 +240,26 @@ async def test_what_failed_is_said_in_the_words_of_the_settings(up, fields, word
 
 @requirement("net.errors")
 @pytest.mark.parametrize(
-    ("status", "words"), [(401, "up refuses the key (401). Check api_key or api_key_env."), (503, "up answered 503: ")]
+    ("response", "words"),
+    [
+        (Status(401, ""), "up refuses the key (401): Unauthorized. Check the API key."),
+        (
+            Status(403, {"error": {"message": f"Incorrect API key provided: {SAID.secret}."}}),
+            "up refuses the key (403): Incorrect API key provided: [redacted]. Check the API key.",
+        ),
+        (
+            Status(400, {"error": {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}),
+            "up refuses the key (400): API key not valid. Check the API key.",
+        ),
+        (Status(503, {"error": {"message": "The region is down."}}), "up answered 503: The region is down."),
+    ],
 )
-async def test_why_there_are_no_models_is_known(up, provider, status, words):
-    """`holdfast doctor` shows it."""
-    up.models_script = [Status(status)]
+async def test_why_there_are_no_models_is_known(up, provider, response, words):
+    """The page and `holdfast doctor` show it, in the upstream's own words."""
+    up.models_script = [response]
 
     assert [] == await provider.list_models()
-    assert words in provider.why_not()
+    assert words == provider.why_not()
 
 
 async def test_an_upstream_that_is_being_asked_for_its_models_is_not_away(up, provider):

@@ -409,9 +409,9 @@ def test_tokens_are_estimated_from_text_and_not_from_images():
 FAILURES = {
     # name: the error, its code and status, and whether TEXT came before it
     "400": (ProviderRefused, "upstream_rejected", 400, False),
-    "401": (ProviderRefused, "upstream_auth", 406, False),
-    "403": (ProviderRefused, "upstream_auth", 406, False),
-    "404": (ProviderRefused, "upstream_not_found", 404, False),
+    "401": (ProviderRefused, "upstream_auth", 502, False),
+    "403": (ProviderRefused, "upstream_auth", 502, False),
+    "404": (ProviderRefused, "model_not_found", 404, False),
     "429": (ProviderRefused, "upstream_rate_limited", 429, False),
     "500": (ProviderRefused, "upstream_error", 502, False),
     "503": (ProviderRefused, "upstream_error", 502, False),
@@ -449,7 +449,7 @@ async def test_every_failure_is_told_apart_and_says_no_secret(up, provider, name
 
 @pytest.mark.parametrize(
     ("status", "ours", "code"),
-    [(413, 413, "upstream_rejected"), (422, 422, "upstream_rejected"), (402, 502, "upstream_error")]
+    [(413, 413, "upstream_rejected"), (422, 422, "upstream_rejected"), (402, 502, "upstream_auth")]
     + [(status, 502, "upstream_error") for status in (408, 409, 418, 501, 502, 504)],
 )
 async def test_statuses_become_what_they_mean_to_our_own_client(up, provider, status, ours, code):

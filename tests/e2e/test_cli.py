@@ -277,6 +277,30 @@ async def api(server):
 # help and completion
 
 
+async def test_help_can_be_read_on_a_narrow_terminal(alone):
+    """In two columns each line of a description had one word."""
+    shown = await alone("run", "--help", COLUMNS="46")
+
+    assert "  -s, --session TEXT\n    Continue this session (id or unique prefix).\n" in shown.out
+
+
+async def test_an_answer_on_a_terminal_is_wrapped_and_its_markdown_drawn(shell, up):
+    """A pipe gets the answer as it is."""
+    text = "A **hash join** reads both sides " + "of the tables " * 8 + "once."
+    up.enqueue(answer(text), answer(text))
+    async with Terminal(shell, "run", "Join", "-m", "up/m") as terminal:
+        await terminal.shows("once.")
+        assert 0 == await terminal.ended()
+    piped = await shell("run", "Join", "-m", "up/m")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", terminal.screen)
+    lines = plain.replace("\r", "").strip().splitlines()
+
+    assert "\x1b[1mhash" in terminal.screen
+    assert text.replace("**", "").split() == " ".join(lines).split()
+    assert max(map(len, lines)) <= 80
+    assert f"{text}\n" == piped.out
+
+
 async def test_without_arguments_it_shows_help_with_examples(alone):
     """The first thing that a newcomer types."""
     shown = await alone()
@@ -327,6 +351,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_and_told_of(shell):
     [
         ("up/end:length", 3, "Truncated: token limit reached. The partial answer was saved."),
         ("up/end:cut", 1, "Failed: "),
+        ("up/end:empty", 1, "Failed: The model gave no answer."),
         ("scripted/fail", 1, "Failed: This model fails on purpose. The partial answer was saved."),
     ],
 )
@@ -468,7 +493,7 @@ async def test_chat_talks_and_does_what_its_commands_say(shell):
         await terminal.says("one two three four\r")
         await terminal.shows("Truncated")
         await terminal.says("/continue\r")
-        await terminal.shows("in a new turn")
+        await terminal.shows("asked to continue in a new")
         await terminal.shows("Truncated")
         await terminal.says("/retry\r")
         await terminal.shows("Truncated")
@@ -797,7 +822,9 @@ async def test_a_key_works_until_it_is_revoked_and_the_lack_of_one_is_explained(
 
     assert (0, 1, 0) == (made.code, again.code, other)
     assert "The key 'laptop' already exists" in again.err
-    assert re.match(r"name\towner\tcreated\texpires\trights\tid\nlaptop\tlaptop\t2[\dT:-]+Z\t\t\tkey_\w+\n", listed.out)
+    assert re.match(
+        r"name\towner\tcreated\texpires\trights\tid\nlaptop\tsvc_\w{36}\t2[\dT:-]+Z\t\t\tkey_\w+\n", listed.out
+    )
     assert key not in listed.out
     assert (1, "") == (without.code, without.out)
     assert "HOLDFAST_API_KEY" in without.err

@@ -127,7 +127,7 @@ async def test_a_call_is_asked_for_in_the_terminal_and_runs_when_it_is_allowed(s
     """Nothing has happened when the question stands there; what is not understood is asked again."""
     async with Terminal(shell, "chat", "--agent", "worker") as terminal:
         await terminal.says("Go\r")
-        await terminal.shows("I will. ")
+        await terminal.shows("I will.")
         await terminal.shows('→ shell {"command": "echo ran >> ran"}')
         await terminal.shows("Allow shell?")
         await terminal.shows("o + reason: ")
@@ -165,6 +165,7 @@ async def test_a_call_can_be_allowed_only_when_all_of_it_was_on_the_screen(shell
 
     lines = [line.removeprefix("  │ ") for line in before.split("\r\n") if line.startswith("  │ ")]
     whole = "".join(line.removesuffix("\\n") + "\n" * line.endswith("\\n") for line in lines)
+    assert "\u200b" not in before
     assert f'"command": {json.dumps(LONG, ensure_ascii=True)}'.replace("\\n", "\n") in whole
     assert "ran\n" == ran.read_text()
 
@@ -268,7 +269,7 @@ async def test_a_line_typed_while_a_chat_answers_is_the_next_message(shell, up, 
     """Only agents take messages while they run; nothing that was typed is lost."""
     async with Terminal(shell, "chat", "-m", "up/plain") as terminal:
         await terminal.says("Go\r")
-        await terminal.shows("so ")
+        await terminal.shows("so")
         await up.reached("plain")
         terminal.type("And more\r")
         up.open("plain")

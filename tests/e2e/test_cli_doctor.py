@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.doctor.machine import check_platform
+from holdfast.cli.doctor.machine import check_platform, check_proxy
+from holdfast.server.config.settings import Settings
+from holdfast.server.config.sign_in_settings import ProxySettings
 from tests.e2e.test_cli import Shell
 from tests.support.ports import free_port
 from tests.support.server import ROOT
@@ -129,3 +131,19 @@ def test_doctor_names_what_a_system_cannot_do(platform, states):
 
     assert states == [check.state for check in checks]
     assert all(check.advice for check in checks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "states"),
+    [
+        (Settings(), []),
+        (Settings(allowed_hosts=("chat.example.com",)), ["note"]),
+        (Settings(public_url="https://chat.example.com"), ["note"]),
+        (Settings(public_url="https://chat.example.com", tls_cert="a.pem", tls_key="a.key"), []),
+        (Settings(public_url="https://chat.example.com", proxy=ProxySettings(addresses=("127.0.0.1",))), []),
+    ],
+    ids=["alone", "allowed-host", "public-url", "own-tls", "trusted"],
+)
+def test_doctor_tells_of_a_proxy_that_is_not_trusted(settings, states):
+    """Its clients share one address, and wrong passwords are not counted for each of them."""
+    assert states == [check.state for check in check_proxy(settings)]

@@ -132,7 +132,7 @@ async def test_lines_that_came_while_an_answer_was_printed_are_shown_and_not_sen
     """They may be a paste. One line alone is the next message, as it was typed."""
     async with Terminal(shell, "chat", "-m", "up/gated") as terminal:
         await terminal.says("go\r")
-        await terminal.shows("so ")
+        await terminal.shows("so")
         await up.reached("editor")
         terminal.type("one\rtwo\r")
         await terminal.shows("two")

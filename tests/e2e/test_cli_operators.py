@@ -2,8 +2,11 @@
 
 import asyncio
 import base64
+import hashlib
 import io
 import re
+import shutil
+import signal
 import sqlite3
 import stat
 import tarfile
@@ -18,6 +21,7 @@ from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.waiting import LONG
 
 SCRIPTED = {"name": "scripted", "dialect": "scripted"}
 AGENT = '[[agents]]\nname = "helper"\nmodel = "scripted/steps"\ntools = ["files"]\n'
@@ -75,7 +79,10 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
-        ({}, "it has no database"),
+        ({}, "it has no data/holdfast.db"),
+        ({"data/holdfast.db": b"x", "SHA256SUMS": None}, "it has no SHA256SUMS"),
+        ({"data/holdfast.db": b"x", "data/..\\..\\outside": b"x"}, "unexpected entry"),
+        ({"data/holdfast.db": b"x", "data/agents\\..\\..\\..\\outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "data/../../outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "/outside": b"x"}, "unexpected entry"),
         ({"data/holdfast.db": b"x", "data/{tmp_path}/outside": b"x"}, "unexpected entry"),
@@ -91,16 +98,18 @@ async def test_what_is_no_backup_is_refused_and_leaves_nothing(alone, tmp_path, 
     if entries is None:
         archive.write_bytes(b"no archive at all")
     else:
+        sums = "".join(f"{hashlib.sha256(content or b'').hexdigest()}  {name}\n" for name, content in entries.items())
         with tarfile.open(archive, "w:gz") as tar:
-            for name, content in entries.items():
-                info = tarfile.TarInfo(name.format(tmp_path=tmp_path))
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
+            for name, content in ({"SHA256SUMS": sums.encode()} | entries).items():
+                if content is not None:
+                    info = tarfile.TarInfo(name.format(tmp_path=tmp_path))
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
     shown = await alone("restore", str(archive))
 
     assert (1, "") == (shown.code, shown.out)
     assert told in shown.err
-    assert not (alone.home / "data" / "holdfast" / "holdfast.db").exists()
+    assert not (alone.home / "data" / "holdfast").exists()
     assert not (tmp_path / "outside").exists()
 
 
@@ -185,11 +194,52 @@ async def test_a_restore_keeps_a_settings_file_that_is_there(alone, tmp_path):
     await alone("run", "hello", "-m", "scripted/echo")
     await alone("backup", "backup.tar.gz")
     alone.settings('log_level = "warning"\n')
-    shown = await alone("restore", "backup.tar.gz", "--data", "elsewhere")
+    shutil.rmtree(tmp_path / "data")
+    shown = await alone("restore", "backup.tar.gz")
 
     assert 0 == shown.code
     assert "holdfast.toml differs from the one in the backup, and was kept." in shown.err
     assert "warning" in (Path(alone.home) / "config" / "holdfast" / "holdfast.toml").read_text()
+
+
+@requirement("store.backup")
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_restore_into_a_named_folder_touches_no_settings_of_the_user(alone, tmp_path, named):
+    """It is a trial, or another server. Every later command of the user read the settings of the backup."""
+    own = alone.settings('log_level = "error"\n')
+    await alone("run", "hello", "-m", "scripted/echo")
+    backed_up = await alone("backup", "backup.tar.gz")
+    own.unlink()
+    elsewhere = tmp_path / "other" / "settings.toml"
+    shown = await alone(
+        "restore", "backup.tar.gz", "--data", "scratch", **{"HOLDFAST_CONFIG": str(elsewhere)} if named else {}
+    )
+
+    place = elsewhere if named else tmp_path / "scratch" / "holdfast.toml"
+    assert 0 == shown.code, shown.err
+    assert not own.exists()
+    assert 'log_level = "error"\n' == place.read_text()
+    assert f"Restored the settings file to {place}." in shown.out
+    assert named or f"--config {place}" in shown.out
+    assert f"{own} is in it as it is: with every key that is written there." in backed_up.err.replace("\n", " ")
+
+
+@requirement("store.backup")
+async def test_a_backup_that_is_interrupted_leaves_nothing_behind(alone, tmp_path):
+    """Ctrl-C in the middle of a long one. Here it waits for a database that another program has locked."""
+    await alone("run", "hello", "-m", "scripted/echo")
+    before = sorted(tmp_path.iterdir())
+    with closing(sqlite3.connect(tmp_path / "data" / "holdfast" / "holdfast.db")) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+        database.execute("BEGIN EXCLUSIVE")
+        async with alone.start("backup", "backup.tar.gz") as process, asyncio.timeout(LONG):
+            while before == sorted(tmp_path.iterdir()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+
+    assert 0 != process.returncode
+    assert before == sorted(tmp_path.iterdir())
 
 
 # one-off prompts

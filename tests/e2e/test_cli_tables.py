@@ -100,7 +100,7 @@ async def test_at_80_columns_a_run_is_one_line_with_its_outcome_and_reason(shell
 
     assert ["RUN", "STATE", "STARTED", "MODEL", "TEXT"] == rows[0]
     assert {outcome: outcome for outcome in shown} == {outcome: row[1] for outcome, row in shown.items()}
-    assert ["scripted/length", "token limit reached"] == shown["truncated"][3:]
+    assert ["scripted/length", "token limit reached · o"] == [shown["truncated"][3], shown["truncated"][4][:23]]
     assert "scripted/fail" == shown["failed"][3]
     assert LONG.startswith(shown["completed"][4].removesuffix("…").rstrip())
 
@@ -120,8 +120,9 @@ async def test_a_pipe_gets_a_header_whole_ids_and_iso_times(shell, made):
     runs = await shell("runs", "ls")
     sessions = await shell("sessions", "ls")
 
-    assert "run\tstate\tstarted\tmodel\ttext\treason" == runs.out.split("\n")[0]
-    failed = rf"^{made['failed']}\tfailed\t{ISO}\tscripted/fail\tone( two)?\tThis model fails on purpose\.$"
+    assert "run\tstate\tstarted\tmodel\ttext\treason\tquestion\tchat" == runs.out.split("\n")[0]
+    reason = r"This model fails on purpose\.\tone two three\t[^\t]+"
+    failed = rf"^{made['failed']}\tfailed\t{ISO}\tscripted/fail\tone( two)?\t{reason}$"
     assert re.search(failed, runs.out, re.MULTILINE)
     assert "session\tchanged\ttitle\tstate" == sessions.out.split("\n")[0]
     assert re.search(rf"^{made['first']}\t{ISO}\tWhat is the meaning.*\t$", sessions.out, re.MULTILINE)

@@ -36,9 +36,13 @@ RUN = {
     "model": EVIL,
     "created_at": WHEN,
     "text": EVIL,
+    "question": EVIL,
+    "session_title": EVIL,
     "kind": "agent",
     "session_id": EVIL,
 }
+ASKED = {**RUN, "settlement": {**SETTLEMENT, "outcome": "completed", "error": None}}
+"""A list shows what this run was asked; of the other, why it failed comes first and fills the line."""
 MESSAGE = {"id": EVIL, "role": EVIL, "content": EVIL, "partial": True, "outcome": EVIL}
 SESSION = {"id": EVIL, "title": EVIL, "updated_at": WHEN, "active_run": RUN, "model": EVIL, "messages": [MESSAGE]}
 PANE = {"pane": 0, "label": EVIL, "model": EVIL, "settlement": SETTLEMENT, "metrics": None}
@@ -54,7 +58,7 @@ SCORED = {
     "output_tokens": 0,
     "cost": None,
 }
-LISTS = {"models": [{"id": EVIL, "demo": False}], "runs": [RUN], "sessions": [SESSION]}
+LISTS = {"models": [{"id": EVIL, "demo": False}], "runs": [RUN, ASKED], "sessions": [SESSION]}
 ANSWER = {**RUN, **SESSION, **LISTS, "default": EVIL, "holdfast": {"run_id": EVIL}}
 EVENTS = [
     {"type": "notice", "code": EVIL, "message": EVIL},

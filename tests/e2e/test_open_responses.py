@@ -17,7 +17,7 @@ from tests.e2e.clients import KEY, setting
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.sdk_types import validator
-from tests.support.upstream import answer
+from tests.support.upstream import Delta, Done, Finish, Headers, ReasoningDelta, Role, answer
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -44,6 +44,7 @@ WEATHER = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def here(tmp_path_factory):
     async with setting(tmp_path_factory.mktemp("open-responses")) as here:
+        here.up.models["thinks"] = [Headers(), Role(), ReasoningDelta("Hm."), Delta("1, 2."), Finish(), Done()]
         here.up.models["summary"] = answer("The launch is on Tuesday.")
         yield here
 
@@ -123,6 +124,23 @@ async def test_streaming_response(client):
 
     assert "response.completed" == events[-1]["type"]
     valid(events[-1]["response"])
+
+
+KNOWN = ("reasoning_summary_part", "reasoning_summary_text", "output_item", "content_part", "output_text")
+"""What the suite's schema of events has for an answer in text with reasoning, besides those of the response itself."""
+
+
+@requirement("resp.open-responses")
+async def test_streaming_response_of_a_model_that_reasons(client):
+    """The suite refuses events that its specification does not have, as `reasoning_text`, which only OpenAI has."""
+    body = {"model": "up/thinks", "input": [said("user", "Count from 1 to 2.")], "stream": True}
+    events = [frame.json() for frame in await (await client.post("/v1/responses", body)).all_events()]
+    for event in events:
+        validator(ResponseStreamEvent).validate_python(event)
+    inside = [event["type"].split(".")[1] for event in events if event["type"].count(".") == 2]
+
+    assert {*KNOWN} == {*inside}
+    assert "Hm." == valid(events[-1]["response"])["output"][0]["summary"][0]["text"]
 
 
 @requirement("resp.open-responses")

@@ -72,12 +72,14 @@ async def test_an_object_is_what_the_types_of_the_sdk_say(client, model):
     """A program in a language with strict types cannot read one that is not."""
     tools = [TOOL, CUSTOM] if "tool" in model else []
     body = {"model": f"up/{model}", "input": "Hi", "tools": tools, "user": "u", "metadata": {"a": "b"}}
-    response = await (await client.post("/v1/responses", body)).json()
+    told = await (await client.post("/v1/responses", body)).json()
+    partial = told.get("holdfast", {}).get("partial")
+    response = told if partial is None else {**partial, "error": told["error"]}
     stored = await (await client.get(f"/v1/responses/{response['id']}")).json()
 
     check(response, Response)
     assert set(Response.model_fields) - NOT_OURS <= set(response)
-    assert stored == response
+    assert response == {name: stored[name] for name in response}
     assert (response["status"] == "completed") == (response["completed_at"] is not None)
 
 
@@ -123,7 +125,8 @@ async def test_a_conversation_goes_on_from_its_summary(here):
     CompactedResponse.model_validate(compacted.model_dump())
     assert ["system", "user", "assistant", "user"] == [message["role"] for message in shown]
     assert ["compaction"] == [item["type"] for item in output]
-    assert "They met at sea.\n\nAnd?" in here.up.requests[-1].body["messages"][0]["content"]
+    messages = here.up.requests[-1].body["messages"]
+    assert (True, "And?") == (messages[0]["content"].endswith("They met at sea."), messages[1]["content"])
 
 
 @requirement("resp.compact")

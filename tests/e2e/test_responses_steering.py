@@ -89,8 +89,8 @@ async def test_input_for_a_response_is_answered_by_its_successor(here, socket):
     assert accepted["steer"]["id"] != again["steer"]["id"]
     assert first == ended["response"]["id"]
     assert ("response.created", first) == (successor[0]["type"], successor[0]["response"]["previous_response_id"])
-    assert "Now: In French.\n\nLoud." == successor[-1]["response"]["output"][0]["content"][0]["text"]
-    assert ["Be brief.", "Count.", "one two", "In French.\n\nLoud."] == [message["content"] for message in shown]
+    assert "Now: Loud." == successor[-1]["response"]["output"][0]["content"][0]["text"]
+    assert ["Be brief.", "Count.", "one two", "In French.", "Loud."] == [message["content"] for message in shown]
 
 
 @requirement("resp.steer")

@@ -134,7 +134,7 @@ async def test_a_request_can_be_prepared_without_an_answer(here, socket):
     await turn(socket, input="Now.", previous_response_id=ready["id"], model="up/echo:now")
 
     assert ("completed", []) == (ready["status"], ready["output"])
-    assert ["Hi\n\nNow."] == [message["content"] for message in here.up.requests[-1].body["messages"]]
+    assert ["Hi", "Now."] == [message["content"] for message in here.up.requests[-1].body["messages"]]
 
 
 @requirement("resp.websocket", "truth.clients-see-failure")

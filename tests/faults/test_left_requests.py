@@ -1,12 +1,14 @@
 """Requests that count for a budget, and are left in the middle: by their client, or by the end of the server."""
 
 import asyncio
+import time
 
 import pytest
 
 from holdfast.access import Budget
 from holdfast.asgi.client import CONNECTION
 from holdfast.errors import StoreUnavailable
+from holdfast.pricing import NO_PRICES
 from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.owners import Owners
 from holdfast.server.accounts.people.callers import Callers
@@ -120,7 +122,7 @@ class LostReplies(MemoryStore):
 async def test_runs_that_are_not_stored_are_charged_together_and_once():
     """A row for each of a thousand requests a second would cost more than the requests."""
     store = LostReplies()
-    spending = Spending(store, Owners(Keys(Settings(), {}), Callers(store)), Budget(), {}, "USD")
+    spending = Spending(store, Owners(Keys(Settings(), {}), Callers(store)), Budget(), NO_PRICES, "USD", time.time)
     for n in range(3):
         spending.note(_charge(f"run_{n}"))
     with pytest.raises(StoreUnavailable):
@@ -141,3 +143,40 @@ async def test_runs_that_are_not_stored_are_charged_together_and_once():
 def _charge(id, *, limited=False):
     payer = Payer("local", limited=limited)
     return Charge(id=id, owner="local", model="up/m", started_at=1.0, payer=payer, input_tokens=10, output_tokens=2)
+
+
+class SlowStarts(MemoryStore):
+    """A store that takes its time to add a run."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def create_run(self, record, **how):
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().create_run(record, **how)
+
+
+@requirement("budget.limits")
+async def test_a_run_that_starts_after_its_client_has_left_still_takes_its_place():
+    """It costs money like any other: its charge must not be dropped with the request."""
+    store, body = SlowStarts(), b'{"model": "scripted/hang", "input": "Hi", "background": true}'
+    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), budget=Budget(runs_at_once=1))
+    app = create_app(settings, store, NO_HOME)
+    async with app.router.lifespan_context(app):
+        parts = app.state.parts
+        asking = asyncio.create_task(_ask(app, path="/v1/responses", body=body))
+        await asyncio.wait_for(store.asked.wait(), SOON)
+        asking.cancel()
+        await asyncio.wait({asking})
+        store.go_on.set()
+        async with asyncio.timeout(SOON):
+            while not parts.engine.live():  # noqa: ASYNC110 - each turn of the loop brings the start on
+                await asyncio.sleep(0)
+        [run] = parts.engine.live()
+        status = await _ask(app, path="/v1/chat/completions", body=CHAT)
+        await run.stop()
+
+    assert asking.cancelled()
+    assert status == 429

@@ -20,6 +20,7 @@ from holdfast.events import (
     Failed,
     Interrupted,
     Notice,
+    Reasoning,
     RunStarted,
     Settled,
     Stopped,
@@ -152,9 +153,7 @@ class _RunCheck:
         text = "".join(event.text for event in self.log if isinstance(event, Text) and event.choice == 0)
         if text != self.settlement.text:
             self.violate(f"its log says {text!r}, its settlement {self.settlement.text!r}")
-        counted = [event for event in self.log if isinstance(event, Usage)]
-        if counted and self.settlement.usage != counted[-1]:
-            self.violate("its usage is not what the provider counted")
+        self._check_usage(self.settlement)
         source = self._source()
         yielded = list(_events(source)) if source is not None else []
         logged = [event for event in self.log if not is_ours(event)]
@@ -167,6 +166,17 @@ class _RunCheck:
             self.violate("its log is not what its source yielded")
         elif len(logged) < before + self._least(source, yielded):
             self.violate(f"it lost words: {len(logged)} of {before + len(yielded)} events are in its log")
+
+    def _check_usage(self, settlement: AnySettlement) -> None:
+        """The provider's last count stands, with an estimate of what an answer without an end has said after it."""
+        counts = [place for place, event in enumerate(self.log) if isinstance(event, Usage)]
+        if not counts or settlement.usage == self.log[counts[-1]]:
+            return
+        counted, later = self.log[counts[-1]], self.log[counts[-1] + 1 :]
+        is_cut = not isinstance(settlement, Completed | Truncated) or not counted.output_tokens
+        is_more = settlement.usage.output_tokens > counted.output_tokens
+        if not (is_cut and is_more and any(isinstance(event, Text | Reasoning) for event in later)):
+            self.violate("its usage is not what the provider counted")
 
     def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:
         """Return how many events must be in the log: all that came before anyone asked for an end."""
@@ -406,16 +416,26 @@ def _check_feed(world: World, session_id: str) -> Iterator[str]:
 
 
 def _check_send(world: World, send: SendFacts) -> Iterator[str]:
-    """One idempotency key is one run, however often it is sent."""
+    """One idempotency key is one run, however often it is sent. A start that was refused has freed its key.
+
+    A caller at another node may have been told of it before: it sees that run fail, and can repeat.
+    """
     if send.key is None:
         return
-    made = [run.id for run in send.runs if peek(world.medium.get_run(run.id)) is not None]
+    made = [run.id for run in send.runs if _is_accepted(peek(world.medium.get_run(run.id)))]
+    told = {run_id for run_id in send.told if _is_accepted(peek(world.medium.get_run(run_id)))}
     consumed = [source for run in send.runs for source in run.sources if source.after is None]
     called = sum(source.entered is not None for source in consumed)
-    if len(made) > 1 or len(set(send.told)) > 1:
+    if len(made) > 1 or len(told) > 1:
         yield f"{send.key}: one key made {made}, callers were told {send.told}"
     if called > 1:
         yield f"{send.key}: {called} sources were consumed for one key"
+
+
+def _is_accepted(record: RunRecord | None) -> bool:
+    if record is None or not isinstance(record.settlement, Failed):
+        return record is not None
+    return record.seq > 1 or record.settlement.error.code not in ("store_unavailable", "owner_silent")
 
 
 def _check_stoppings(world: World) -> Iterator[str]:

@@ -71,5 +71,7 @@ async def ask(
     if not sent:
         return Answer(0, {}, b"")  # the app was about to answer when the client left
     start = sent[0]
-    named = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
+    named: dict[str, str] = {}
+    for name, value in start["headers"]:
+        named.setdefault(name.decode(), value.decode("latin-1"))
     return Answer(start["status"], named, b"".join(message.get("body", b"") for message in sent[1:]))

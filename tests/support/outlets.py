@@ -30,7 +30,8 @@ class _Queued:
         self.queue = asyncio.Queue()
 
     def emit(self, events):
-        self.queue.put_nowait(as_events(events))
+        if events:  # else it is a sign of life
+            self.queue.put_nowait(as_events(events))
         return True
 
     async def room(self):

@@ -16,8 +16,14 @@ def browser(server: Server, cookie: str = "", **headers: str) -> AbstractAsyncCo
 
 
 def cookie_of(response: Response) -> str:
-    """The cookie that an answer sets, as a browser sends it back."""
+    """The cookie of the sign-in that an answer sets, as a browser sends it back."""
     return str(response.headers["set-cookie"]).partition(";")[0]
+
+
+def cookies_of(response: Response) -> dict[str, str]:
+    """The cookies that a browser has after an answer: those that were not taken away."""
+    given = [value.partition(";")[0].partition("=") for value in response.headers["set-cookie"].split(", ")]
+    return {name: value for name, _, value in given if value}
 
 
 async def sign_in(server: Server, name: str, password: str = PASSWORD, *, stay: bool = False) -> str:

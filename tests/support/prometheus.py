@@ -97,9 +97,9 @@ class Busy:
         await self._settle(answer("One ", "two ", "three."))
         await self._settle([Status(503)], answer("At the second try."))
         await self._settle([Status(401)], answer("By the fallback."), model="up/first")
-        await self._settle([Status(401)])
         await self._stop_one()
         await self._queue_one()
+        await self._settle([Status(401)])  # the last: for some seconds the same request is refused
         await (await self._client.get("/api/sessions", headers={"Origin": "http://elsewhere.example"})).body()
 
     async def _settle(self, *scripts: Any, model: str = "up/m") -> None:

@@ -72,7 +72,7 @@ async def nginx(folder: Path, server_port: int, *more: int) -> AsyncIterator[str
     site = re.sub(r"^ *ssl_certificate.*\n", "", site, flags=re.M)
     config = folder / "nginx.conf"
     config.write_text(NGINX_AROUND.format(folder=folder, site=site))
-    async with _running([program, "-p", str(folder), "-c", str(config)], folder, port) as url:
+    async with running([program, "-p", str(folder), "-c", str(config)], folder, port) as url:
         yield url
 
 
@@ -91,12 +91,13 @@ async def caddy(folder: Path, server_port: int, *more: int) -> AsyncIterator[str
     config = folder / "Caddyfile"
     config.write_text(CADDY_AROUND.format(site=site))
     command = [program, "run", "--config", str(config), "--adapter", "caddyfile"]
-    async with _running(command, folder, port) as url:
+    async with running(command, folder, port) as url:
         yield url
 
 
 @asynccontextmanager
-async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[str]:
+async def running(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[str]:
+    """A program that listens on a port, from when it does. Its address."""
     log = folder / "proxy.log"
     with log.open("wb") as file:
         environment = os.environ | {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}

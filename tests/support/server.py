@@ -371,9 +371,12 @@ class UpstreamProcess(Process):
 
 
 def provider(base_url: str, name: str = "up", models: Sequence[str] | None = ("m",), **more: Any) -> dict[str, Any]:
-    """One `[[providers]]` entry for U: `provider(up.base_url)`. With `models=None` the server has to ask U."""
+    """One `[[providers]]` entry for U: `provider(up.base_url)`. With `models=None` the server has to ask U.
+
+    U plays what a model's name says (`echo:…`), so that no list can have all of its models.
+    """
     entry: dict[str, Any] = {"name": name, "dialect": "openai", "base_url": base_url, "api_key_env": "UP_KEY"}
-    return entry | ({} if models is None else {"models": list(models)}) | more
+    return entry | ({"unlisted": "pass"} if models is None else {"models": list(models)}) | more
 
 
 def config_text(config: str, providers: Sequence[Mapping[str, Any]]) -> str:

@@ -15,6 +15,8 @@ class TcpProxy:
         self.port = free_port() if port is None else port
         self.to = to
         """The port that new connections lead to."""
+        self.seen = bytearray()
+        """All that was carried, in both directions."""
         self.delay = 0.0
         """Seconds that each piece of data waits."""
         self._server: asyncio.Server | None = None
@@ -88,6 +90,7 @@ class TcpProxy:
             if self.delay:
                 await asyncio.sleep(self.delay)
             await self._speaks.wait()
+            self.seen += data
             writer.write(data)
             await writer.drain()
         writer.transport.abort()

@@ -10,7 +10,7 @@ from tests.requirements import requirement
 
 async def broken():
     yield "Half "
-    raise ProviderRefused("no", code="upstream_auth", status=406)
+    raise ProviderRefused("no", code="upstream_auth", status=502)
 
 
 async def whole():

@@ -11,7 +11,7 @@ from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.accounts.people.callers import Callers
 from holdfast.server.accounts.people.changes import KEPT, LOOK_BACK
 from holdfast.server.accounts.people.people import LastAdmin, People
-from holdfast.server.sharing.shares import Share, Shares
+from holdfast.server.sharing.shares import MOST_SHARES, Share, Shares, TooManyShares
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 
@@ -26,6 +26,12 @@ class Away(MemoryStore):
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.asked = asyncio.Event()
+        self.hidden: set[str] = set()
+        """Documents whose transactions have not ended."""
+
+    async def list_documents(self, kind, owner=None, *, before=None, limit=50):
+        listed = await super().list_documents(kind, owner, before=before, limit=limit)
+        return [document for document in listed if document.id not in self.hidden]
 
     async def get_document(self, kind, id):
         if kind == self.away:
@@ -36,13 +42,14 @@ class Away(MemoryStore):
 
 
 class TwoNodes:
-    """Two nodes with one store, and a clock."""
+    """Two nodes with one store, and a clock. That of the other node may be ahead or behind, by `skew`."""
 
     def __init__(self):
-        self.now = 1000.0
+        self.now = 1_000_000.0
+        self.skew = 0.0
         self.store = Away()
         self.here = Callers(self.store, now=lambda: self.now)
-        self.other = Callers(self.store, now=lambda: self.now)
+        self.other = Callers(self.store, now=lambda: self.now + self.skew)
 
     async def person(self, name="ada"):
         return (await self.other.accounts.add(Account(name=name, owner=""))).id
@@ -73,6 +80,71 @@ async def test_a_node_without_its_store_for_a_minute_learns_who_was_disabled(nod
     await nodes.here.refresh()
 
     assert access.is_revoked
+
+
+SKEWS = {"behind": -3 * LOOK_BACK, "hours behind": -9 * KEPT, "ahead": 3 * LOOK_BACK, "hours ahead": 9 * KEPT}
+
+
+@requirement("people.rights-change")
+@pytest.mark.parametrize("skew", SKEWS.values(), ids=SKEWS)
+async def test_a_change_by_a_node_whose_clock_is_wrong_reaches_every_node(nodes, skew):
+    """Who was disabled through it would stay in on all others. The store decides what is new, no writer's clock."""
+    ada, bob = [await _signed_in(nodes, name) for name in ("ada", "bob")]
+    nodes.skew = skew
+    await nodes.disable(ada.account)
+    nodes.skew = 0.0
+    await nodes.disable(bob.account)
+    nodes.now += 1.0
+    await nodes.here.refresh()
+
+    assert (True, True) == (ada.is_revoked, bob.is_revoked)
+
+
+@requirement("people.rights-change")
+@pytest.mark.parametrize("skew", SKEWS.values(), ids=SKEWS)
+async def test_a_node_whose_clock_is_wrong_deletes_no_change_that_others_have_not_read(nodes, skew):
+    """It deletes what it has known for an hour, by its own clock."""
+    access = await _signed_in(nodes)
+    await nodes.other.changes.forget()
+    await nodes.disable(access.account)
+    nodes.skew = skew
+    await nodes.other.changes.forget()
+    await nodes.here.refresh()
+
+    assert access.is_revoked
+
+
+@requirement("people.rights-change")
+async def test_a_log_of_changes_that_all_have_read_is_deleted(nodes):
+    """It does not grow for ever, and a node that reads it again finds nothing new."""
+    access = await _signed_in(nodes)
+    await nodes.disable(access.account)
+    await nodes.here.refresh()
+    for _ in range(2):
+        await nodes.other.changes.forget()
+        nodes.now += KEPT
+        await nodes.here.refresh()
+    await nodes.other.changes.forget()
+
+    assert [] == await nodes.store.list_documents("access_change")
+    assert [] == [change async for change in nodes.here.changes.read()]
+
+
+@requirement("people.rights-change")
+async def test_a_change_that_becomes_visible_after_a_later_one_is_taken_in(nodes):
+    """PostgreSQL numbers rows when they are written, and shows them when their transaction ends."""
+    ada, bob = [await _signed_in(nodes, name) for name in ("ada", "bob")]
+    await nodes.disable(ada.account)
+    [hidden, *_] = await nodes.store.list_documents("access_change")
+    await nodes.disable(bob.account)
+    nodes.store.hidden.add(hidden.id)
+    await nodes.here.refresh()
+    seen_first = ada.is_revoked, bob.is_revoked
+    nodes.store.hidden.clear()
+    nodes.now += 1.0
+    await nodes.here.refresh()
+
+    assert ((False, True), (True, True)) == (seen_first, (ada.is_revoked, bob.is_revoked))
 
 
 @requirement("people.rights-change")
@@ -180,9 +252,9 @@ async def test_a_revoked_share_that_could_not_be_looked_up_ends_its_streams_late
     assert loan.is_revoked
 
 
-async def _signed_in(nodes):
+async def _signed_in(nodes, name="ada"):
     await nodes.here.refresh()
-    access = await nodes.sign_in(await nodes.person())
+    access = await nodes.sign_in(await nodes.person(name))
     await nodes.here.refresh()
     assert access is not None
     assert not access.is_revoked
@@ -238,3 +310,26 @@ async def test_two_admins_who_end_each_other_at_once_leave_one(pair):
     accounts = await here.accounts.page()
     assert 1 == sum(it.body.role == "admin" and not it.body.is_disabled for it in accounts)
     assert [LastAdmin] == [type(result) for result in results if isinstance(result, Exception)]
+
+
+class Interleaved(MemoryStore):
+    """A store that lets others go on before it answers, as one on a disk does."""
+
+    async def list_documents(self, kind, owner=None, *, before=None, limit=50):
+        listed = await super().list_documents(kind, owner, before=before, limit=limit)
+        await asyncio.sleep(0)
+        return listed
+
+
+@requirement("share.limits")
+async def test_a_limit_of_shares_holds_for_links_and_groups_that_are_made_at_once():
+    """Each of them would count the others too late."""
+    shares = Shares(Interleaved())
+    for _ in range(MOST_SHARES - 3):
+        await shares.add_link("ada", Share(session_id="ses_1"))
+    links = [shares.add_link("ada", Share(session_id="ses_1")) for _ in range(4)]
+    groups = [shares.add_group("ada", Share(session_id="ses_1", group=f"grp_{n}")) for n in range(4)]
+    results = await asyncio.gather(*links, *groups, return_exceptions=True)
+
+    assert 5 == sum(isinstance(result, TooManyShares) for result in results)
+    assert MOST_SHARES == len(await shares.of_owner("ada"))

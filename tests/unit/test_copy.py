@@ -2,8 +2,11 @@
 
 import asyncio
 import base64
+import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from tests.requirements import requirement
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256))).decode()
 KEY = Idempotency("o", "key", "digest")
+FIRST_SCHEMA = Path(__file__).resolve().parents[1] / "data" / "first_schema" / "holdfast.db"
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +62,17 @@ async def fill(store: Store, sessions: int = 3) -> None:
             queued = RunRecord(id=f"next{number}", owner="o", session_id=session.id, node_id="k")
             await store.create_run(queued, [Message(id=f"q{number}", role="user", content="more")], if_busy="queue")
     await store.put_document(Document(kind="batch", id="b", owner="o", body={"x": ["\x00"]}))
-    await store.add_key(KeyRecord(id="key1", name="ann", sha256="d", created_at=2.5, admin=True))
-    await store.add_key(KeyRecord(id="key2", name="bob", sha256="e"))
+    await store.add_key(KeyRecord(id="key1", name="ann", sha256="d", created_at=2.5, admin=True, owner="svc_1"))
+    await store.add_key(KeyRecord(id="key2", name="bob", sha256="e", owner="svc_2"))
     await store.revoke_key("key2", 4.0)
 
 
-async def everything(store: Store) -> list[Any]:
+async def everything(store: Store, owner: str = "o") -> list[Any]:
     """Return what a store has, as far as its methods tell."""
-    sessions = await store.list_sessions("o")
+    sessions = await store.list_sessions(owner)
     runs = await store.list_runs()
     found: list[Any] = [sessions, runs, await store.list_keys(), await store.list_documents("batch")]
-    found += [await store.list_sessions("o", query=word) for word in ("words1", "ub", "title")]
+    found += [await store.list_sessions(owner, query=word) for word in ("words1", "ub", "title")]
     for session in sessions:
         found += [await store.open_session(session.id), await store.read_feed(session.id, 0)]
         for message in await store.messages(session.id):
@@ -105,6 +109,50 @@ async def test_a_store_is_the_same_on_postgresql_and_back_again(postgres, tmp_pa
     assert "running" == run.status
 
 
+@requirement("store.copy", "store.upgrade")
+async def test_data_of_the_first_schema_is_copied_to_postgresql_and_back(postgres, tmp_path):
+    """The defaults of later columns were texts where bytes belong, which SQLite takes and PostgreSQL refuses."""
+    url, one, two = postgres.url(await postgres.new_database()), tmp_path / "one", tmp_path / "two"
+    one.mkdir(mode=0o700)
+    shutil.copyfile(FIRST_SCHEMA, one / "holdfast.db")
+    async with opened(f"sqlite:{one}") as store:
+        before = await everything(store, owner="")
+    count = await copy_store(f"sqlite:{one}", url, silent)
+    back = await copy_store(url, f"sqlite:{two}", silent)
+    async with opened(url) as there, opened(f"sqlite:{two}") as again:
+        assert before == await everything(there, owner="")
+        assert before == await everything(again, owner="")
+    with closing(sqlite3.connect(one / "holdfast.db")) as db:
+        types = db.execute("SELECT typeof(payer) FROM runs UNION SELECT typeof(details) FROM api_keys").fetchall()
+
+    assert count == back > 20
+    assert [("blob",)] == types
+
+
+@requirement("store.copy")
+async def test_a_text_where_bytes_belong_is_copied_as_bytes(postgres, tmp_path):
+    """SQLite takes both. A key that was forgotten had one."""
+    async with opened(f"sqlite:{tmp_path}") as store:
+        await fill(store)
+    with closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+        db.execute("UPDATE api_keys SET details = '{}'")
+        db.commit()
+
+    assert await copy_store(f"sqlite:{tmp_path}", postgres.url(await postgres.new_database()), silent) > 20
+
+
+@requirement("store.copy")
+async def test_a_value_that_does_not_fit_is_not_called_an_error_of_the_server(postgres, tmp_path):
+    """Whoever is told to look whether PostgreSQL is up looks in the wrong place."""
+    async with opened(f"sqlite:{tmp_path}") as store:
+        await fill(store)
+    with closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+        db.execute("UPDATE sessions SET created_at = 'yesterday'")
+        db.commit()
+    with pytest.raises(StoreDamaged, match=r"does not fit its column .* The server is not the cause"):
+        await copy_store(f"sqlite:{tmp_path}", postgres.url(await postgres.new_database()), silent)
+
+
 @requirement("store.copy")
 async def test_a_copy_that_was_interrupted_continues_and_is_not_used_before(postgres, tmp_path):
     """It may take hours. Until it is complete, no server takes half of the chats for all of them."""
@@ -134,7 +182,7 @@ async def test_a_store_that_has_something_is_never_copied_to(postgres, tmp_path)
     source = f"sqlite:{tmp_path / 'one'}"
     async with opened(source) as store, opened(url) as there:
         await fill(store, 1)
-        await there.add_key(KeyRecord(id="key", name="zoe", sha256="z"))
+        await there.add_key(KeyRecord(id="key", name="zoe", sha256="z", owner="svc_3"))
         with pytest.raises(HoldfastError, match="in use by"):
             await copy_store(source, url, silent)
     with pytest.raises(CopyRefused, match="has something already"):

@@ -213,13 +213,13 @@ def test_trimming_never_forgets_what_is_not_yet_published():
 
 
 @requirement("sub.gap-410")
-def test_a_snapshot_stands_for_all_that_was_visible_and_reading_goes_on_right_after_it():
+async def test_a_snapshot_stands_for_all_that_was_visible_and_reading_goes_on_right_after_it():
     """It is what a reader gets in place of events that were trimmed: text and reasoning without a hole."""
     log = Log("run_1", limit=4)
     for number in range(9):
         log.append(segment_of([Reasoning(f"r{number}"), Text(f"t{number}")]))
         log.publish(log.appended)
-    seq, snapshot = log.snapshot()
+    seq, snapshot = await log.snapshot()
     log.append(segment("next"))
     log.publish(log.appended)
 

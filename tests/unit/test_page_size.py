@@ -9,10 +9,10 @@ import holdfast
 WEB = Path(holdfast.__file__).parent / "web"
 ALSO = ["index.html", "assets/worker.js"]
 """The document itself, and what the page starts at once."""
-MOST = 80_000
+MOST = 90_000
 
 
-def test_the_first_load_is_under_80_kb():
+def test_the_first_load_is_under_90_kb():
     """The chat, and nothing else, comes with the page: every other view is loaded when it is opened."""
     html = (WEB / "index.html").read_text()
     named = [path.lstrip("/") for path in re.findall(r'(?:src|href)="(/[^"]+)"', html)]

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.engine.engine import Engine
@@ -15,12 +17,15 @@ from holdfast.nodes import remote_log
 from holdfast.nodes import unstored as unstored_runs
 from holdfast.nodes.remote_log import RemoteLog
 from holdfast.nodes.unstored import MOST_SEARCHES
-from holdfast.peers import MOST_UNPROVEN, Peers, PeerServer
+from holdfast.peers import Peers, PeerServer
+from holdfast.peers.certificates import cluster_contexts
+from holdfast.peers.unproven import MOST_UNPROVEN, Unproven
 from holdfast.runs.run import Run
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
 from tests.support.ports import free_port
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import LONG
 
 KEY = "a key that all nodes share"
@@ -209,26 +214,104 @@ async def test_a_second_reader_on_another_node_may_leave_an_attached_run():
         assert "running" == run.status
 
 
-@requirement("nodes.follow")
-async def test_connections_without_the_key_are_few_and_logged_once(caplog):
-    """The port shares its file descriptors with HTTP, and a log that anybody can fill hides what matters."""
+async def address_of(owner: Engine, other: Engine) -> tuple[str, int]:
+    (node,) = [node for node in await other.store.nodes() if node.id == owner.node_id]
+    host, _, port = node.address.rpartition(":")
+    return host, int(port)
+
+
+@requirement("nodes.tls")
+async def test_connections_without_the_key_are_few_and_keep_no_node_out():
+    """The port shares its file descriptors with HTTP. One more ends the oldest, which has proven nothing."""
     async with two_nodes(MemoryStore()) as (owner, other, _), asyncio.timeout(LONG):
-        (node,) = [node for node in await other.store.nodes() if node.id == owner.node_id]
-        host, _, port = node.address.rpartition(":")
+        host, port = await address_of(owner, other)
         silent = [await asyncio.open_connection(host, port) for _ in range(MOST_UNPROVEN)]
-        for reader, _ in silent:
-            await reader.readexactly(32)
-        refused, writer = await asyncio.open_connection(host, port)
-        nothing = await refused.read()
-        writer.close()
-        for reader, writer in silent[:3]:
-            writer.write(bytes(68))
-            await reader.read()
+        reachable = [await Peers(KEY).has_same_key(f"{host}:{port}", seconds=LONG) for _ in range(3)]
+        nothing = await silent[0][0].read()
+        silent += [await asyncio.open_connection(host, port) for _ in range(2 * MOST_UNPROVEN)]
+        reachable.append(await Peers(KEY).has_same_key(f"{host}:{port}", seconds=LONG))
         for _, writer in silent:
             writer.close()
 
     assert b"" == nothing
-    assert 1 == caplog.text.count("another cluster key")
+    assert [True] * 4 == reachable
+
+
+@requirement("nodes.tls")
+async def test_a_flood_ends_connections_of_its_own_address_only():
+    """Other nodes may be slow to prove themselves, while one address sends more than there is room for."""
+    unproven, places = Unproven(), ["node" if number in (0, 5) else "flood" for number in range(MOST_UNPROVEN + 30)]
+    limits = [asyncio.timeout(None) for _ in places]
+    async with AsyncExitStack() as stack:
+        stack.enter_context(suppress(TimeoutError))
+        for place, limit in zip(places, limits, strict=True):
+            await stack.enter_async_context(limit)
+            stack.enter_context(unproven.place(place, limit))
+            assert len(unproven) <= MOST_UNPROVEN
+        ended = [place for place, limit in zip(places, limits, strict=True) if limit.when() is not None]
+
+    assert ["flood"] * 30 == ended
+    assert 0 == len(unproven)
+
+
+@requirement("nodes.tls")
+@pytest.mark.parametrize("who", ["another key", "no certificate", "an own certificate", "no TLS"])
+async def test_nobody_without_the_cluster_key_is_answered_and_it_is_logged_once(who, caplog):
+    """Not with a certificate of their own either; and a log that anybody can fill hides what matters."""
+    words = Words()
+    async with two_nodes(MemoryStore()) as (owner, other, _), asyncio.timeout(LONG):
+        run = await owner.start(words.source())
+        host, port = await address_of(owner, other)
+        asked = msgspec.json.encode({"run_id": run.id, "ask": "run"})
+        context, told = await asyncio.to_thread(stranger, who), []
+        for _ in range(3):
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                writer.write(len(asked).to_bytes(4, "big") + asked)
+                told.append(await reader.read())
+                writer.close()
+        same = await Peers(KEY).has_same_key(f"{host}:{port}", seconds=LONG)
+        another = await Peers("another key of 20").has_same_key(f"{host}:{port}", seconds=LONG)
+        words.queue.put_nowait(None)
+
+    assert b"" == b"".join(told)
+    assert (True, False) == (same, another)
+    assert 1 == caplog.text.count("another cluster key or none")
+
+
+def stranger(who: str) -> ssl.SSLContext | None:
+    """What someone has who does not know the cluster key, and checks nobody's certificate."""
+    if who == "no TLS":
+        return None
+    if who == "another key":
+        return cluster_contexts("another key of 20").client
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if who == "an own certificate":
+        context = cluster_contexts.__wrapped__("another key of 20").client
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@requirement("nodes.tls")
+async def test_what_nodes_send_each_other_cannot_be_read_on_the_way():
+    """Chats of all people pass here."""
+    store, words = MemoryStore(), Words()
+    async with two_nodes(store) as (owner, other, _), asyncio.timeout(LONG):
+        host, port = await address_of(owner, other)
+        async with TcpProxy(port) as between:
+            run = await owner.start(words.source())
+            found = Peers(KEY)
+            words.queue.put_nowait("a secret word")
+            await until(lambda: "secret" in run.text)
+            answer = await found.find(f"{host}:{between.port}", run.id)
+        words.queue.put_nowait(None)
+
+    assert answer is not None
+    assert "a secret word" == answer.text
+    assert between.seen
+    assert b"secret" not in between.seen
+    assert run.id.encode() not in between.seen
 
 
 # runs that are not stored

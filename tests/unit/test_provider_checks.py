@@ -51,7 +51,7 @@ class InMemory:
             key = PLAYED.secret if self.fault == "tells the key" else "…"
             self.asked += self.fault == "asks again"
             who = "it" if self.fault == "names nobody" else self.name
-            raise ProviderRefused(f"{who} refuses {key}", code="upstream_auth", status=406)
+            raise ProviderRefused(f"{who} refuses {key}", code="upstream_auth", status=502)
         if ending == "silence_first":
             await self._silence(out)
         if ending == "reasoning":

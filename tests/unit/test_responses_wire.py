@@ -137,7 +137,8 @@ def test_the_deltas_are_what_the_object_has(log):
 
     assert json.loads(json.dumps(gathered.body(log[-1].settlement))) == last
     for place, item in enumerate(last["output"]):
-        held = item["content"][0]["text"] if "content" in item else item.get("arguments", "")
+        parts = [*item.get("content", ()), *item.get("summary", ())]
+        held = parts[0]["text"] if parts else item.get("arguments", "")
         assert built.get(place, "") == held
     assert "".join(event.text for event in log if isinstance(event, Text) and event.choice == 0) == "".join(
         item["content"][0]["text"] for item in last["output"] if item["type"] == "message"

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import OwnerSilent, RunLimitReached
+from holdfast.errors import OwnerSilent, RunLimitReached, StoreUnavailable
 from holdfast.events import Failed, Stopped
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.nodes import intents
 from holdfast.runs.run import Limits, Run
 from holdfast.server.rate_limit import StartRate, TooManyStarts
-from holdfast.store import IfBusy, RunRecord
+from holdfast.store import Idempotency, IfBusy, RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.waiting import LONG
@@ -25,10 +26,13 @@ def in_session(session_id: str = "ses_1", owner: str = "") -> RunRecord:
     return RunRecord(id=new_id("run"), owner=owner, session_id=session_id, message_id=new_id("msg"))
 
 
+def said(text: str) -> Message:
+    return Message(id=new_id("usr"), role="user", content=text)
+
+
 async def say(engine: Engine, text: str, if_busy: IfBusy = "queue") -> Run:
-    message = Message(id=new_id("usr"), role="user", content=text)
     async with asyncio.timeout(LONG):
-        return await engine.submit(in_session(), [message], if_busy=if_busy)
+        return await engine.submit(in_session(), [said(text)], if_busy=if_busy)
 
 
 def answers(run: Run) -> AsyncIterator[str]:
@@ -102,6 +106,61 @@ async def test_a_message_whose_interruption_is_not_answered_has_failed(monkeypat
 
     assert isinstance(urgent.settlement, Failed)
     assert [] == waiting
+
+
+@requirement("nodes.interrupt", "start.idempotent")
+async def test_an_interruption_that_was_not_answered_can_be_repeated_with_its_key(monkeypatch):
+    """Its caller was told to try again. The key had been used up: the repeat was accepted, and no model was asked."""
+    monkeypatch.setattr(intents, "PATIENCE", 0.2)
+    store, key = MemoryStore(), Idempotency("", "once", "digest")
+    await store.create_session(Session(id="ses_1", owner=""))
+    silent = Engine(store, sources=answers)
+    running = await say(silent, "one")
+    await spoken(running, "answer ")
+    store.listen(silent.node_id, lambda topic, id: None)
+    async with Engine(store, sources=answers) as other:
+        with pytest.raises(OwnerSilent):
+            await other.submit(in_session(), [said("urgent")], if_busy="interrupt", idempotency=key)
+        await silent.close()
+        await other.look()
+        again = await other.submit(in_session(), [said("urgent")], if_busy="interrupt", idempotency=key)
+        await spoken(again, "answer ")
+        known = await other.repeated(key)
+        asked = [message.content for message in await store.messages("ses_1") if message.role == "user"]
+
+    assert known is again
+    assert ["one", "urgent"] == asked
+
+
+class LosesReply(MemoryStore):
+    """The reply to the first creation of a run is lost."""
+
+    is_lost = False
+
+    async def create_run(self, run, **how):
+        made = await super().create_run(run, **how)
+        if not self.is_lost:
+            self.is_lost = True
+            raise StoreUnavailable("The connection was lost.")
+        return made
+
+
+@requirement("nodes.store-away", "start.idempotent")
+@pytest.mark.parametrize("session_id", ["ses_1", None])
+async def test_a_start_whose_reply_was_lost_can_be_repeated_with_its_key(session_id):
+    """The run is in the store, and was withdrawn. A repeated request got that run, and no model was asked."""
+    store, key = LosesReply(), Idempotency("", "once", "digest")
+    await store.create_session(Session(id="ses_1", owner=""))
+    async with Engine(store, sources=answers) as engine:
+        record = RunRecord(id=new_id("run"), session_id=session_id)
+        with pytest.raises(StoreUnavailable):
+            await engine.submit(record, idempotency=key)
+        again = await engine.submit(replace(record, id=new_id("run")), idempotency=key)
+        await spoken(again, "answer ")
+        withdrawn = await store.get_run(record.id)
+
+    assert withdrawn is not None
+    assert isinstance(withdrawn.settlement, Failed)
 
 
 @requirement("nodes.needs-approval")

@@ -106,7 +106,7 @@ async def test_a_model_without_a_script_is_not_found(model):
     with pytest.raises(ProviderRefused) as caught:
         await play(request(model))
 
-    assert (404, "upstream_not_found") == (caught.value.status, caught.value.code)
+    assert (404, "model_not_found") == (caught.value.status, caught.value.code)
 
 
 async def test_tool_calls_the_first_tool_and_answers_once_it_has_the_result():

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,7 @@ from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.records import NodeDetails
 from holdfast.store.rows.migrations import Migration
-from holdfast.store.rows.queries import queries
+from holdfast.store.rows.queries import SQL, queries
 from holdfast.store.sqlite import SqliteStore, StoreDamaged, StoreInUse, StoreReadOnly, StoreTooNew
 from holdfast.store.sqlite.driver import READING, drive
 from holdfast.store.sqlite.file import connect_reader, migrations, prepare
@@ -723,6 +723,15 @@ async def test_nothing_is_written_to_a_file_that_is_no_longer_there(what, tmp_pa
 # queries
 
 
+@pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.stem)
+def test_no_two_queries_of_a_file_have_one_name(file):
+    """The second would silently take the place of the first. A dialect may replace a common one, in its own file."""
+    names = re.findall(r"^-- name: (\S+)", file.read_text("utf-8"), re.MULTILINE)
+
+    assert names
+    assert [] == [name for name, times in Counter(names).items() if times > 1]
+
+
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_every_query_has_a_name_that_is_used_and_every_name_a_query(dialect):
     """A misspelt name would be found by whoever needs the query first."""
@@ -978,9 +987,9 @@ class BothStores(RuleBasedStateMachine):
         document = Document(kind=kind, id=id, owner=owner, created_at=at, updated_at=at, body=body)
         self.both("put_document", document, version)
 
-    @rule(kind=st.sampled_from("ab"), id=st.sampled_from("xyz"))
-    def delete_document(self, kind, id):
-        self.both("delete_document", kind, id)
+    @rule(kind=st.sampled_from("ab"), id=st.sampled_from("xyz"), version=st.sampled_from([None, None, 1, 2]))
+    def delete_document(self, kind, id, version):
+        self.both("delete_document", kind, id, version)
 
     @rule(
         kind=st.sampled_from("ab"),
@@ -1036,3 +1045,31 @@ def test_it_is_the_memory_store_that_lasts():
     run_state_machine_as_test(
         BothStores, settings=settings(max_examples=examples, stateful_step_count=30, deadline=None)
     )
+
+
+async def test_a_damaged_text_of_the_schema_is_told_as_damage(tmp_path):
+    """SQLite names the table in its error, in bytes that are no text: that was a traceback."""
+    async with opened(tmp_path):
+        pass
+    with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET name = CAST(x'72ff' AS TEXT), sql = 'nonsense' WHERE name = 'runs'")
+        db.commit()
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        await asyncio.to_thread(SqliteStore, tmp_path)
+
+
+async def test_words_that_were_forgotten_are_not_in_the_write_ahead_log(tmp_path):
+    """It kept them until the next checkpoint, which on an idle server comes much later."""
+    async with opened(tmp_path) as store:
+        await store.create_session(Session(id="s", owner="o", title="canary7193"))
+        before = (tmp_path / "holdfast.db-wal").read_bytes()
+        await store.delete_session("s")
+        more = await store.forget_words(begin=True)
+        while more:
+            more = await store.forget_words(begin=False)
+        after = (tmp_path / "holdfast.db-wal").read_bytes()
+        await store.create_session(Session(id="t", owner="o"))
+
+    assert b"canary7193" in before
+    assert b"canary7193" not in after

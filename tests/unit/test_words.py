@@ -42,6 +42,7 @@ NAMES = {
     *("Bearer ${text.trim()}", "the server answered ${response.status}", "noopener noreferrer nofollow"),
     *("Android", "Windows", "Linux"),
     *("holdfast key new NAME", "holdfast user new NAME"),
+    *("Files", "did not run.", "${link.href} could not be loaded"),
 }
 """Names that are the same in every language, and texts that only programs read."""
 

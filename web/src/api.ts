@@ -1,11 +1,11 @@
 /** The typed client of the public API. Every call answers, or throws an ApiError that says why. */
 import { signal } from "@preact/signals";
-import type { Content, ErrorInfo, ListedSession, Models, OpenSession, Run, Session } from "./types";
+import type { Content, ErrorInfo, ListedRun, ListedSession, Models, OpenSession, Run, Session } from "./types";
 import { t } from "./words";
 
 const KEY = "holdfast.key";
-/** The refusal of a password. It is not one of the caller: who has mistyped the old password is still signed in. */
-const WRONG_PASSWORD = "wrong_password";
+/** Refusals of a password or code. They are not ones of the caller: who has mistyped the old password is still signed in. */
+const MISTYPED = new Set(["wrong_password", "wrong_code", "second_factor_needed", "passkey_refused"]);
 
 /**
  * The access key. It lives in this tab's storage and in the other tabs' memory, and in the browser's storage if its owner
@@ -25,6 +25,10 @@ export function setKey(value: string, isRemembered = false): void {
   if (value && isRemembered) localStorage.setItem(KEY, value);
   else if (localStorage.getItem(KEY) !== value) localStorage.removeItem(KEY); // another key, or none any more
 }
+
+/** Set while the person is asked to prove again who it is. It is called with whether that was done. */
+export const proofWanted = signal<((isProved: boolean) => void) | null>(null);
+let proving: Promise<boolean> | null = null;
 
 export class ApiError extends Error {
   constructor(
@@ -48,6 +52,32 @@ export class Unreachable extends Error {
   }
 }
 
+/** What a path answers, for the reader's disk. */
+export async function download(path: string): Promise<Blob> {
+  const response = await send("GET", path, {});
+  if (response.ok) return response.blob();
+  const problem = await problemOf(response);
+  if (await isProved(problem)) return download(path);
+  throw problem;
+}
+
+/** Whether a call was refused for want of a proof, and the person has given it: then the call can be repeated. */
+async function isProved(problem: ApiError): Promise<boolean> {
+  if (problem.code !== "sign_in_again") return false;
+  proving ??= new Promise((resolve) => {
+    proofWanted.value = (isDone) => {
+      proofWanted.value = proving = null;
+      resolve(isDone);
+    };
+  });
+  return proving;
+}
+
+async function problemOf(response: Response): Promise<ApiError> {
+  const { error, ...extra } = (await response.json().catch(() => null)) ?? {};
+  return new ApiError(response.status, error ?? unexplained(response), extra, retryAfter(response));
+}
+
 /** A file of the server, which the browser keeps for as long as the server says. */
 async function fetchFile(path: string): Promise<Blob> {
   const response = await send("GET", path, { cache: "default" });
@@ -69,11 +99,11 @@ export async function call<T>(method: string, path: string, options: CallOptions
   const response = await send(method, path, options);
   if (response.status === 401 && used !== key.value) return call(method, path, options); // one has come meanwhile
   if (response.status === 204) return undefined as T;
-  const answer = await response.json().catch(() => null);
-  if (response.ok && answer !== null) return answer as T;
-  const { error, ...extra } = answer ?? {};
-  const problem = new ApiError(response.status, error ?? unexplained(response), extra, retryAfter(response));
-  if (response.status === 401 && problem.code !== WRONG_PASSWORD) isSignedOut.value = true;
+  const answer = response.ok ? await response.json().catch(() => null) : null;
+  if (answer !== null) return answer as T;
+  const problem = await problemOf(response);
+  if (await isProved(problem)) return call(method, path, options);
+  if (response.status === 401 && !MISTYPED.has(problem.code)) isSignedOut.value = true;
   throw problem;
 }
 
@@ -160,6 +190,8 @@ export interface Caller {
   via: "local" | "key" | "sign_in";
   account: string | null;
   scopes: string[];
+  /** The server requires a second factor, and nothing else can be done before it is set up. */
+  lacks_second_factor: boolean;
 }
 
 export type Role = "guest" | "member" | "admin";
@@ -198,11 +230,12 @@ export const api = {
 
   changeQueued: (id: string, n: number, input: Content) =>
     call<unknown>("PATCH", `/api/sessions/${id}/queue/${n}`, { body: { input } }),
+  stopSession: (id: string) => call<unknown>("POST", `/api/sessions/${id}/stop`),
   dropQueued: (id: string, n: number) => call<void>("DELETE", `/api/sessions/${id}/queue/${n}`),
 
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
-  runs: (query: { session_id?: string; status?: string; limit?: string; before?: string } = {}) =>
-    call<{ runs: Run[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
+  runs: (query: { session_id?: string; status?: string; outcome?: string; limit?: string; before?: string } = {}) =>
+    call<{ runs: ListedRun[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
   decide: (runId: string, approval: string, body: Decision) =>
     call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body }),
   grants: () => call<{ grants: Grant[] }>("GET", "/api/grants"),

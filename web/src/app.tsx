@@ -1,16 +1,18 @@
 /** The page: the list of sessions, and one view beside it. Views other than chat are loaded when they are opened. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { proofWanted } from "./api";
 import { AwayBanner, NotSavingBanner } from "./away";
 import { Chat } from "./chat/chat";
 import { KeyDialog } from "./key";
-import { isHelpOpen, listenForKeys } from "./keyboard";
-import { followLinks, isAtEntrance, place, type View, wanted } from "./router";
+import { isHelpOpen } from "./keyboard";
+import { isAtEntrance, place, type View, wanted } from "./router";
 import { Sidebar } from "./sidebar";
-import { isKeyWanted, isPersonWanted } from "./state/caller";
+import { isKeyWanted, isPersonWanted, lacksFactor } from "./state/caller";
 import { isSidebarHidden, isSidebarOpen } from "./state/preferences";
 import { Empty } from "./ui/empty";
 import { Later } from "./ui/later";
+import { lazily } from "./ui/lazily";
 import { Toasts } from "./ui/toasts";
 import { t } from "./words";
 
@@ -18,7 +20,9 @@ type Lazy = () => Promise<{ default: ComponentType<{ id: string | null }> }>;
 
 const HELP = () => import("./help");
 const LEAVE_DIALOG = () => import("./chat/leave-dialog");
+const PROOF = () => import("./people/proof");
 const loadEntrance: Lazy = () => import("./views/entrance");
+const loadSecondFactor: Lazy = () => import("./views/second-factor");
 const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
   runs: () => import("./views/runs"),
@@ -29,11 +33,8 @@ const LAZY: Partial<Record<View, Lazy>> = {
 };
 
 export function App() {
-  useEffect(() => {
-    document.addEventListener("click", followLinks);
-    listenForKeys();
-  }, []);
-  if (isAtEntrance.value || isPersonWanted.value) return <LazyView load={loadEntrance} id={null} />;
+  if (isAtEntrance.value || isPersonWanted.value) return <LazyView key="entrance" load={loadEntrance} id={null} />;
+  if (lacksFactor.value) return <LazyView key="second-factor" load={loadSecondFactor} id={null} />;
   return (
     <div class={`app ${isSidebarHidden.value ? "is-wide" : ""} ${isSidebarOpen.value ? "is-drawer-open" : ""}`}>
       <a class="skip" href="#main">
@@ -58,6 +59,7 @@ export function App() {
       {isHelpOpen.value && <Later load={HELP} />}
       {wanted.value !== null && <Later load={LEAVE_DIALOG} to={wanted.value} />}
       {isKeyWanted.value && <KeyDialog />}
+      {proofWanted.value && <Later load={PROOF} />}
     </div>
   );
 }
@@ -73,7 +75,7 @@ function LazyView({ load, id }: { load: Lazy; id: string | null }) {
   const [Loaded, setLoaded] = useState<ComponentType<{ id: string | null }> | null>(null);
   const [hasFailed, setFailed] = useState(false);
   useEffect(() => {
-    load().then(
+    lazily(load).then(
       (module) => setLoaded(() => module.default),
       () => setFailed(true),
     );

@@ -3,7 +3,8 @@ import { signal } from "@preact/signals";
 import { navigate, place } from "./router";
 import { isGuest } from "./state/caller";
 import { current, stopCurrent, toggleTemporary } from "./state/current";
-import { isSidebarOpen, setSidebarHidden } from "./state/preferences";
+import { isDrawer, isSidebarOpen, setSidebarHidden } from "./state/preferences";
+import { query } from "./state/sessions";
 import { t } from "./words";
 
 export const isHelpOpen = signal(false);
@@ -59,7 +60,7 @@ function isTyping(): boolean {
 
 function focusSearch(): void {
   setSidebarHidden(false);
-  isSidebarOpen.value = matchMedia("(max-width: 50rem)").matches;
+  isSidebarOpen.value = isDrawer();
   const search = () => document.querySelector<HTMLInputElement>("#search");
   search()?.select();
   requestAnimationFrame(() => {
@@ -70,6 +71,7 @@ function focusSearch(): void {
 
 export function newChat(): void {
   navigate("/");
+  query.value = ""; // the new chat belongs into the list
   isSidebarOpen.value = false;
   requestAnimationFrame(() => document.querySelector<HTMLTextAreaElement>("#composer")?.focus());
 }

@@ -6,19 +6,26 @@ import "./styles/chat.css";
 import "./styles/markdown.css";
 import { App } from "./app";
 import { startConnection } from "./connection";
+import { listenForKeys } from "./keyboard";
 import { followOtherTabs } from "./people/passing";
-import { followHistory, isAtEntrance } from "./router";
+import { followHistory, followLinks, isAtEntrance } from "./router";
 import { watchAttention } from "./state/attention";
 import { watchServer } from "./state/away";
 import { keepCaller } from "./state/caller";
 import { followPlace } from "./state/current";
 import { keepModels } from "./state/models";
 import { keepSessions } from "./state/sessions";
+import { watchUnread } from "./state/unread";
+import { refuseToOpenFiles } from "./ui/pictures";
 import { speak } from "./words";
 
 /** Whatever the page does of its own accord begins here: no module does anything when it is imported. */
 function start(): void {
   followHistory();
+  document.addEventListener("click", followLinks);
+  document.addEventListener("dragover", refuseToOpenFiles);
+  document.addEventListener("drop", refuseToOpenFiles);
+  listenForKeys();
   startConnection();
   watchServer();
   followOtherTabs();
@@ -27,6 +34,7 @@ function start(): void {
   keepModels();
   keepSessions();
   watchAttention();
+  watchUnread();
   followPlace();
 }
 

@@ -63,6 +63,27 @@ export interface Run {
   text: string;
 }
 
+export interface ListedRun {
+  cost: number | null;
+  created_at: string;
+  id: string;
+  kind: string;
+  lifetime: "attached" | "detached";
+  message_id: string | null;
+  model: string;
+  needs_approval: boolean;
+  parent_id: string | null;
+  question: string;
+  seq: number;
+  session_id: string | null;
+  session_title: string | null;
+  settled_at: string | null;
+  settlement: Settlement | null;
+  started_at: string | null;
+  status: "queued" | "running" | "settled";
+  text: string;
+}
+
 export interface ImageUrl {
   url: string;
 }
@@ -157,6 +178,7 @@ export interface Excerpt {
 export interface SearchHit {
   excerpt: Excerpt[];
   message_id: string;
+  offset: number;
 }
 
 export interface ListedSession {
@@ -421,6 +443,7 @@ export interface ComparisonHead {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
+  linger: number;
   order: "parallel" | "sequential";
   revealed: boolean;
   settled_at: string | null;
@@ -436,6 +459,7 @@ export interface ListedComparison {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
+  linger: number;
   order: "parallel" | "sequential";
   panes: ListedPane[];
   prompt: string;
@@ -453,6 +477,7 @@ export interface Comparison {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
+  linger: number;
   order: "parallel" | "sequential";
   panes: Pane[];
   params: Record<string, unknown>;

@@ -17,6 +17,7 @@ import {
   Trash2,
 } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { found } from "./chat/found";
 import { newChat } from "./keyboard";
 import { leave } from "./people/passing";
 import { navigate, place, type View } from "./router";
@@ -35,6 +36,7 @@ import {
   setPinned,
 } from "./state/sessions";
 import { complain } from "./state/toasts";
+import { unread } from "./state/unread";
 import type { ListedSession, SearchHit } from "./types";
 import { useElement } from "./ui/element";
 import { Icon } from "./ui/icon";
@@ -118,6 +120,9 @@ function SearchBox() {
     }, 150);
     return () => clearTimeout(timer);
   }, [text]);
+  useEffect(() => {
+    if (query.value === "") setText(""); // a new chat ends the search
+  }, [query.value]);
   return (
     <div class="search">
       <Icon node={Search} size={16} />
@@ -169,13 +174,25 @@ function SessionList() {
           </ul>
         </section>
       ))}
-      {hasMore.value && (
-        <button type="button" class="link more" onClick={() => loadMoreSessions().catch(complain)}>
-          {t().showMore}
-        </button>
-      )}
+      {hasMore.value && <More key={sessions.value.length} />}
       {!query.value && <Later load={WITH_ME} />}
     </div>
+  );
+}
+
+/** The next chats, when their place comes into view, or is asked for. */
+function More() {
+  const button = useElement<HTMLButtonElement>();
+  const load = () => loadMoreSessions().catch(complain);
+  useEffect(() => {
+    const near = new IntersectionObserver(([entry]) => entry?.isIntersecting && load(), { rootMargin: "300px" });
+    near.observe(button.current);
+    return () => near.disconnect();
+  }, []);
+  return (
+    <button ref={button} type="button" class="link more" onClick={load}>
+      {t().showMore}
+    </button>
   );
 }
 
@@ -207,6 +224,7 @@ function SessionLine({ session }: { session: ListedSession }) {
         title={title}
         onClick={() => {
           isSidebarOpen.value = false;
+          found.value = session.hit;
         }}
       >
         <span class="title" dir="auto">
@@ -215,7 +233,7 @@ function SessionLine({ session }: { session: ListedSession }) {
         {session.hit && <Excerpt hit={session.hit} />}
         <Standing session={session} />
       </a>
-      <Menu label={t().actionsFor(title)} icon={Ellipsis}>
+      <Menu label={t().actionsFor(title)} icon={Ellipsis} isPassedBy>
         <MenuItem
           icon={session.pinned ? PinOff : Pin}
           onClick={() => setPinned(session.id, !session.pinned).catch(complain)}
@@ -242,10 +260,15 @@ function Excerpt({ hit }: { hit: SearchHit }) {
   );
 }
 
-/** Whether a chat has a response running, or needs its user. */
+/** Whether a chat has a response running, needs its user, or has something new. */
 function Standing({ session }: { session: ListedSession }) {
-  if (!session.active_run) return null;
-  const [name, label] = session.needs_approval ? ["needs-you", t().needsApproval] : ["running", t().generating];
+  const news = unread.value.get(session.id);
+  if (!session.active_run && !news) return null;
+  const [name, label] = session.active_run
+    ? session.needs_approval
+      ? ["needs-you", t().needsApproval]
+      : ["running", t().generating]
+    : [`news ${news}`, t().news[news ?? "ready"]];
   return (
     <span class={name} title={label}>
       <span class="sr-only">{label}</span>
@@ -283,7 +306,9 @@ function Rename({ session, onDone }: { session: ListedSession; onDone: (isByKey:
   );
 }
 
+/** Up and down lead from chat to chat, sideways to what can be done with one and back. */
 function walk(event: KeyboardEvent): void {
+  if (event.key === "ArrowRight" || event.key === "ArrowLeft") return aside(event);
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
   const links = [...document.querySelectorAll<HTMLElement>(".session a")];
   const at = links.indexOf(document.activeElement as HTMLElement);
@@ -291,4 +316,12 @@ function walk(event: KeyboardEvent): void {
   event.preventDefault();
   if (event.key === "ArrowUp" && at === 0) document.querySelector<HTMLElement>("#search")?.focus();
   else links[at + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
+}
+
+function aside(event: KeyboardEvent): void {
+  const from = event.target as HTMLElement;
+  const to = from.parentElement?.matches(".session") && (from.matches("a") ? "button" : "a");
+  if (!to) return;
+  event.preventDefault();
+  from.parentElement?.querySelector<HTMLElement>(to)?.focus();
 }

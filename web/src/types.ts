@@ -34,10 +34,21 @@ export interface Model {
   demo: boolean;
 }
 
+export interface ProviderState {
+  name: string;
+  ok: boolean;
+  /** Its upstream has not answered yet for the first time. */
+  pending: boolean;
+  /** The reason, if it cannot be used and the server knows it. */
+  why: string | null;
+  models: string[];
+  demo: boolean;
+}
+
 export interface Models {
   models: Model[];
   default: string | null;
-  providers: { name: string; ok: boolean; models: string[]; demo: boolean }[];
+  providers: ProviderState[];
   /** Of all prices: an ISO 4217 code. */
   currency: string;
 }

@@ -74,6 +74,7 @@ test("what a caller may do follows from who it is", () => {
       via,
       account: null,
       scopes: [],
+      lacks_second_factor: false,
     };
     return { isPerson: isPerson.value, isGuest: isGuest.value, isAdmin: isAdmin.value };
   };

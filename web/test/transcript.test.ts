@@ -109,6 +109,15 @@ describe("a turn", () => {
     expect([it.isRunning.value, it.ended.value]).toEqual([false, null]);
   });
 
+  test("the end of a run that was over when the view was made, but is only in the events after it", async () => {
+    const it = await open({ messages: [messageOf("msg_1", "user", "Why?")], feed: "2" });
+    it.noteSent(runOf());
+    await happens(it, [answered(3, "Because"), ended(4)], () => expect(it.ended.value).not.toBeNull());
+
+    expect([texts(it), it.isRunning.value]).toEqual([["Why?", "Because"], false]);
+    expect(it.ended.value).toMatchObject({ runId: "run_1", messageId: "msg_2", settlement: COMPLETED });
+  });
+
   test("a second answer takes the place of the first and knows its siblings", async () => {
     const it = await open({
       messages: [

@@ -205,7 +205,7 @@ class Work:
 
     async def do(self) -> None:
         """Run the loop, and emit its events. A cancel ends it, with all that it has started."""
-        self.out.emit([AnswerBegins(think=False)])  # reasoning is split for each answer below
+        self.out.emit([AnswerBegins(think=False, is_owed=True)])  # reasoning is split for each answer below
         try:
             self.place.quiet = lambda: self._is_calling
             await self._work()
@@ -305,7 +305,7 @@ class Work:
     def handle(self, items: Sequence[Yielded], answer: _Answer) -> bool:
         """Record events of the model, and emit the visible ones. Return whether there is room for more."""
         visible = [event for item in items if (event := self._noted(item, answer)) is not None]
-        return self.out.emit(visible) if visible else True
+        return self.out.emit(visible)
 
     def _noted(self, item: Yielded, answer: _Answer) -> Yielded | None:
         """Record an event of the model. Return the event to emit, or None if it is not visible."""

@@ -20,7 +20,7 @@ from ..events import Notice
 from ..log.segment import segment_of
 from ..runs.run import Run
 from ..wires import native, sse
-from .cursor import RunFrames, shared_rendering
+from .cursor import Begin, RunFrames, shared_rendering
 from .event_stream import Closing, EventStream
 from .frames import Frame, own_rendering, stream_error
 
@@ -42,14 +42,15 @@ def events(
     stops asking. `frame` writes the frames in place of those of PROTOCOL.md. An attached run ends with its first
     stream.
     """
-    after, opening = _cursor(run, request, frame)
-    if after < run.log.oldest - 1:
+    begin = partial(_snapshot, run, frame) if _asked(request) == "snapshot" else None
+    after, opening = _cursor(run, request, frame) if begin is None else (0, b"")
+    if after < run.log.oldest - 1 and begin is None:
         raise ResumeGap(run.log.oldest)
-    if run.log.closed and after >= run.log.seq and not opening:
+    if run.log.closed and after >= run.log.seq and not opening and begin is None:
         return _nothing_more(run)
     is_held = run.take_hold()
     return EventStream(
-        _frames(run, after, frame, is_held),
+        _frames(run, after, frame, is_held, begin),
         closing,
         headers=[(b"x-run-id", run.id.encode())],
         opening=opening,
@@ -67,11 +68,17 @@ def _nothing_more(run: Run) -> Response:
     return ended
 
 
-def _frames(run: Run, after: int, frame: Frame | None, is_held: bool) -> RunFrames:
+def _frames(run: Run, after: int, frame: Frame | None, is_held: bool, begin: Begin | None) -> RunFrames:
     if frame is not None:
-        return RunFrames(run.log, own_rendering(frame), after, attached=is_held)
+        return RunFrames(run, own_rendering(frame), after, attached=is_held, begin=begin)
     pieces = partial(native.settled_pieces, run.id)
-    return RunFrames(run.log, shared_rendering(run), after, pieces, attached=is_held)
+    return RunFrames(run, shared_rendering(run), after, pieces, attached=is_held, begin=begin)
+
+
+async def _snapshot(run: Run, frame: Frame | None) -> tuple[int, bytes]:
+    """Return the last seq of a snapshot, and its frame."""
+    seq, snapshot = await run.log.snapshot()
+    return seq, (native.frames(run.id) if frame is None else own_rendering(frame))(seq, segment_of([snapshot]))
 
 
 async def on_error(request: Request, error: Exception) -> Response:
@@ -87,11 +94,6 @@ async def on_error(request: Request, error: Exception) -> Response:
 def _cursor(run: Run, request: Request, frame: Frame | None) -> tuple[int, bytes]:
     """Return the seq to continue after, and the frames to send first."""
     asked = _asked(request)
-    if asked == "snapshot":
-        seq, snapshot = run.log.snapshot()
-        if run.settlement is not None:
-            seq = max(min(seq, run.seq - 1), 0)  # the settlement follows as an event
-        return seq, (native.frames(run.id) if frame is None else own_rendering(frame))(seq, segment_of([snapshot]))
     if _is_number(asked) and int(asked) <= run.seq:
         return int(asked), b""
     reset = Notice("cursor_reset", "The cursor was not one of this run: here it is from its start.")

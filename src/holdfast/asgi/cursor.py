@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import accumulate
 from weakref import ref
 
@@ -21,6 +21,10 @@ AT_ONCE = 64 * 1024
 """Maximum number of characters rendered at once."""
 
 
+Begin = Callable[[], Awaitable[tuple[int, bytes]]]
+"""Returns the frames that a reader gets first, and the seq of the last event that they stand for."""
+
+
 def _nothing() -> None:
     pass
 
@@ -33,20 +37,22 @@ class RunFrames:
 
     def __init__(
         self,
-        log: Log | StoredLog,
+        run: Run,
         render: Render,
         after: int = 0,
         pieces: Callable[[int, Settled], Iterator[bytes]] | None = None,
         *,
         attached: bool = False,
+        begin: Begin | None = None,
     ) -> None:
-        self._log = log
-        self.live = log if isinstance(log, Log) else None
+        self._run, self._log = run, run.log
+        self.live = run.log if isinstance(run.log, Log) else None
         """The log, if it is written in this process: then its next event is all there is to wait for."""
         self._render = render
         self.after = after
         """The number of the last event that was rendered."""
         self._pieces = pieces
+        self._begin = begin
         self._waits = self.live if attached else None
         self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
         self._wake: Callable[[], None] = _nothing
@@ -88,11 +94,15 @@ class RunFrames:
             raise self._error
         if self._waits is not None:
             self._waits.make_room()
+        if self._begin is not None:
+            (self.after, frames), self._begin = await self._begin(), None
+            return frames
         if piece := next(self._rest, b""):
             return piece
         if frames := self.ready():
             return frames
         while self.live is None and (segment := as_many_as_fit(await self._log.batch(self.after))):
+            self._note_end(self._log)
             if frames := self._rendered(segment):
                 return frames
         if self._log.successor is not None:
@@ -100,6 +110,11 @@ class RunFrames:
             return await self.next()
         self.is_over = self._log.closed
         return b""
+
+    def _note_end(self, log: Log | StoredLog) -> None:
+        """Let the run know its end before that is rendered: a wire may tell its time."""
+        if isinstance(log, StoredLog) and log.record.settlement is not None:
+            self._run.settle(log.record.settlement, log.record)
 
     def _continue_with(self, log: StoredLog) -> None:
         """Read another log from here on: another node has the run."""
@@ -109,7 +124,7 @@ class RunFrames:
 
     def ready(self) -> bytes:
         """Return the next frames of a live log; nothing if there are none yet, or if the log is not live."""
-        live = self.live
+        live = self.live if self._begin is None else None
         while live is not None and self.after < live.seq:
             if frames := self._rendered(as_many_as_fit(live.slice(self.after))):
                 return frames

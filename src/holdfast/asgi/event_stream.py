@@ -89,19 +89,17 @@ class EventStream(Response):
         on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
         hold: Callable[[RequestClient], Awaitable[ASGIApp | None]] | None = None,
         heartbeat: float = 10.0,
-        sign_of_life: bytes = sse.HEARTBEAT,
+        sign_of_life: bytes | Callable[[], bytes] = sse.HEARTBEAT,
         send_timeout: float = 30.0,
     ) -> None:
-        # for Starlette
-        self.status_code = 200
-        self.background = None
+        super().__init__()
         # what is sent, and how
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
         named = dict(given).keys()
         usual = sse.HEADERS if named.isdisjoint(_USUAL) else [each for each in sse.HEADERS if each[0] not in named]
-        self._sent_headers = [*usual, *given]
+        self.raw_headers = [*usual, *given]
         self._opening = opening
         self._farewell = farewell
         self._broken = broken
@@ -146,9 +144,9 @@ class EventStream(Response):
         try:
             self._connection = connection = scope.get(CONNECTION)
             first = self._opening + self._ready()
-            has_begun = connection is not None and connection.begin(send, self._sent_headers, first)
+            has_begun = connection is not None and connection.begin(send, self.raw_headers, first)
             if not has_begun:
-                await send({"type": "http.response.start", "status": 200, "headers": self._sent_headers})
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 if first and not has_begun:
                     await self._say(send, first)
@@ -209,7 +207,8 @@ class EventStream(Response):
                 if isinstance(frames, RunFrames):
                     frames.connection = None
                 if self._is_quiet() and not client.has_left:
-                    await self._say(send, self._sign_of_life)
+                    sign = self._sign_of_life
+                    await self._say(send, sign if isinstance(sign, bytes) else sign())
         return None
 
     async def _break_off(self, client: RequestClient, send: Send, error: Exception) -> None:
@@ -217,7 +216,7 @@ class EventStream(Response):
         known = isinstance(error, HoldfastError)
         logger.error("broke off a stream: %s", error, exc_info=None if known else error)
         if self._broken is not None:
-            await self._end(send, self._broken(info_of(error)))
+            await self._end(send, self._broken(info_of(error).final()))
         elif self._connection is not None and not client.has_left:
             self._connection.abort()
             while not client.has_left:

@@ -6,7 +6,9 @@ import click
 
 from .. import __version__
 from .chat.screen import guard
-from .lazy import LazyGroup
+from .lazy import HelpText, LazyGroup
+
+click.Context.formatter_class = HelpText  # of every command
 
 COMMANDS = {
     "serve": ("serve:serve", "Start the server."),

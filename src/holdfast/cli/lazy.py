@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+NARROW = 70
+"""Columns below which the description of an option is on the lines below it."""
+
+
+class HelpText(click.HelpFormatter):
+    """Help that can be read on a narrow terminal, too."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms and their descriptions: side by side, or below each other."""
+        if self.width >= NARROW:
+            super().write_dl([*rows], col_max, col_spacing)
+            return
+        for term, description in rows:
+            self.write_text(term)
+            self.indent()
+            self.write_text(description)
+            self.dedent()
 
 
 class LazyGroup(click.Group):

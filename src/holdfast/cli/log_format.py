@@ -22,7 +22,7 @@ from .chat.screen import safe
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 ACCESS = "uvicorn.access"
 """The logger of the access log. The arguments of its entries are client, method, path, HTTP version and status."""
-IDS = ("run", "session", "request")
+IDS = ("run", "session", "request", "outcome")
 TRACE_IDS = ("trace_id", "span_id")
 _ID = re.compile(r"(run|ses|req)_[0-9a-z]{36}")
 _FIELDS = {"run": "run", "ses": "session", "req": "request"}

@@ -37,7 +37,7 @@ from ..server.http.hardening import forbid_inspection
 from ..server.http.local_socket import listening_in
 from ..server.http.loopback import is_loopback
 from ..server.http.tls import tls_of
-from ..server.http.uvicorn_server import address, listen, serve_forever
+from ..server.http.uvicorn_server import address, is_for_all, listen, serve_forever
 from ..server.metrics.port import metrics_socket
 from ..server.services import Parts
 from ..store.folder import check_folder, make_folder
@@ -98,7 +98,8 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     if settings.store:
         _make_data_folder(settings)
     if nodes is None:
-        sys.exit(_serve_one(start, listen(settings), lambda url: click.echo(READY.format(url))))
+        sock = listen(settings)
+        sys.exit(_serve_one(start, sock, lambda url: click.echo(_ready(url, sock, settings))))
     sys.exit(_serve_several(nodes, settings, start))
 
 
@@ -147,7 +148,8 @@ def _serve_one(
     parts.reloading = _reloading(parts, start)
     if link is not None:
         parts.on_reload = link.reload_all
-    asyncio.run(_check_access(parts))  # before the start: a refusal is then one line and no traceback
+    # Before the start: a refusal is then one line and no traceback.
+    asyncio.run(_check_access(parts, settings.public_url or address(sock, settings)))
 
     def ready(url: str) -> None:
         _reload_on_signal(parts)
@@ -181,7 +183,17 @@ def _serve_several(count: int, settings: Settings, start: Start) -> int:
             return _serve_one(own, sock, lambda _: link.ready(), local, link)
 
         url = address(kept, settings)
-        return Supervisor(count, _showing(node), lambda: click.echo(f"{READY.format(url)}, by {count} nodes")).run()
+        ready = f"{_ready(url, kept, settings)}, by {count} nodes"
+        return Supervisor(count, _showing(node), lambda: click.echo(ready)).run()
+
+
+def _ready(url: str, sock: socket.socket, settings: Settings) -> str:
+    """Return the line that names the addresses of the server, each of which can be opened."""
+    elsewhere = settings.public_url or url.replace("127.0.0.1", socket.gethostname()).replace(
+        "[::1]", socket.gethostname()
+    )
+    others = f", from other machines {elsewhere}" if is_for_all(sock) or settings.public_url else ""
+    return READY.format(url) + others
 
 
 def _start_of_node(start: Start, first: Settings, number: int) -> Start:
@@ -247,12 +259,13 @@ def _reload_on_signal(parts: Parts) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: parts.tasks.start(reload()))
 
 
-async def _check_access(parts: Parts) -> None:
+async def _check_access(parts: Parts, url: str) -> None:
     """Check the settings of access, on an event loop that ends before the server's own begins."""
     try:
         await check_access(parts, can_wait=True)
         if parts.first_admin:
-            click.echo(f"No accounts yet. Create the first admin at /first-admin with this code: {parts.first_admin}")
+            where = f"{url.rstrip('/')}/first-admin"
+            click.echo(f"No accounts yet. Create the first admin at {where} with this code: {parts.first_admin}")
     finally:
         await disconnect(parts.store)
 

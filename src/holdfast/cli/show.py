@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import os
 import sys
+import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -25,9 +26,13 @@ class _Console(Console):
 
 
 def _console(stream: Any) -> Console:
-    """Return a console that writes no escape codes under NO_COLOR: rich alone would keep bold and dim."""
-    colours = None if os.environ.get("NO_COLOR") else "auto"
-    return _Console(file=unfiltered(stream), color_system=colours, highlight=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
+    """Return a console that writes no escape codes under NO_COLOR: rich alone would keep bold and dim.
+
+    On a terminal lines are cut between words. A pipe gets them whole.
+    """
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    is_piped = not stream.isatty()
+    return _Console(file=unfiltered(stream), color_system=colours, highlight=False, emoji=False, soft_wrap=is_piped)
 
 
 out = _console(sys.stdout)
@@ -52,6 +57,39 @@ def is_terminal() -> bool:
 def note(text: str, style: str = "dim") -> None:
     """Print to standard error."""
     err.print(text, style=style, markup=False)
+
+
+class Progress:
+    """The progress of a step that takes long, on standard error: percent, and bytes per second.
+
+    Nothing is shown in the first second. A terminal has one line, which changes; a pipe gets a line every ten seconds.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, max(total, 1), 0
+        self._began_at = self._shown_at = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if err.is_terminal and self._shown_at > self._began_at:
+            err.file.write("\n")
+
+    def add(self, size: int) -> None:
+        """Count bytes that are done."""
+        self.at(self._done + size)
+
+    def at(self, done: int) -> None:
+        """Set the number of bytes that are done."""
+        self._done, now = done, time.monotonic()
+        if now - self._began_at < 1 or now - self._shown_at < (0.2 if err.is_terminal else 10):
+            return
+        self._shown_at = now
+        rate = done / (now - self._began_at) / 1e6
+        line = f"{self._what}: {100 * done // self._total} % of {self._total / 1e6:,.0f} MB, {rate:,.0f} MB/s"
+        err.file.write(f"\r\x1b[K{line}" if err.is_terminal else f"{line}\n")
+        err.file.flush()
 
 
 def as_json(value: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -15,7 +16,7 @@ from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
 from ..errors import HoldfastError, ModelNotFound
 from ..history import Message, Session, branch
-from ..ids import new_id
+from ..ids import ModelName, new_id
 from ..runs.admission import Places
 from ..server.api.session_input import check_prompt, one_line
 from ..server.api.session_transfer import copied
@@ -74,6 +75,8 @@ class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     """Seconds that each pane may take."""
     lifetime: Literal["attached", "detached"] = "attached"
+    linger: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.0
+    """Seconds for which attached panes continue without anyone who follows them."""
 
 
 class NextTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,11 +150,12 @@ async def _begin(
         kind=wanted.kind,
         timeout=wanted.timeout,
         lifetime=wanted.lifetime,
+        linger=wanted.linger,
         created_at=parts.engine.now(),
         key=key_id,
         payer=parts.budgets.payer(request),
     )
-    await parts.budgets.require(comparison.payer)
+    await parts.budgets.require(comparison.payer, models)
     comparison = noted_if_blind(comparison)
     with await _take_starts(parts, comparison, len(models)) as places:
         async with parts.rounds.held(comparison.id):
@@ -168,10 +172,9 @@ def _check(wanted: NewComparison) -> None:
     check_params(wanted.params)
 
 
-async def _model(parts: Parts, request: Request, name: str) -> str:
+async def _model(parts: Parts, request: Request, name: str) -> ModelName:
     """Return the full name of a model, so that its scores are counted under one name."""
-    provider, model = await providers_of(parts, request).find(name)
-    full = f"{provider.name}/{model}"
+    full = (await providers_of(parts, request).find(name)).name
     parts.agents.require_model(full, "a comparison")
     return full
 
@@ -182,7 +185,7 @@ def _require_models(request: Request, panes: Sequence[Pane]) -> None:
         raise ModelNotFound("A model of this comparison is no longer available to you.")
 
 
-def _pane(number: int, model: str) -> Pane:
+def _pane(number: int, model: ModelName) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
@@ -226,7 +229,7 @@ async def swap(parts: Parts, request: Request) -> ASGIApp:
     kept = await _own(parts, request)
     number = kept.pane(request.path_params["n"]).pane
     wanted = decode(await read_body(parts, request), Swap)
-    swapped(kept, number, "")  # raises its refusal before the model is looked up
+    swapped(kept, number, ModelName(""))  # raises its refusal before the model is looked up
     model = await _model(parts, request, wanted.model)
     return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model))
 
@@ -234,13 +237,15 @@ async def swap(parts: Parts, request: Request) -> ASGIApp:
 async def _next_round(
     parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: ComparisonChange
 ) -> ASGIApp:
+    payer = parts.budgets.payer(request)
     async with parts.rounds.lock(kept.id):
         then = change(await parts.rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
-        await parts.budgets.require(parts.budgets.payer(request))
-        _require_models(request, [then.panes[number] for number in panes])
+        asked_panes = [then.panes[number] for number in panes]
+        _require_models(request, asked_panes)
+        await parts.budgets.require(payer, [pane.model for pane in asked_panes])
         with await _take_starts(parts, kept, len(panes)) as places:
             async with parts.rounds.held(kept.id):
-                after = await parts.rounds.change(kept.id, kept.owner, change)
+                after = await parts.rounds.change(kept.id, kept.owner, lambda now: replace(change(now), payer=payer))
                 going_on = parts.rounds.begin(after, panes, places.handed_over())
     return await _answering(parts, request, going_on)
 
@@ -389,6 +394,7 @@ _ROUND = {
 }
 _ONE = "/api/comparisons/{comparison_id}"
 
+_SHOWN = {200: "the comparison", **_THERE}
 ENDPOINTS = [
     Endpoint(
         "POST", "/api/comparisons", create_comparison, who=CHAT, takes=NewComparison, answers=_ROUND, streams=True
@@ -401,13 +407,13 @@ ENDPOINTS = [
         query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
         answers={200: "comparisons without their texts", 400: "a bad query"},
     ),
-    Endpoint("GET", _ONE, get_comparison, who=READ, answers={200: "the comparison", **_THERE}),
+    Endpoint("GET", _ONE, get_comparison, who=READ, answers=_SHOWN),
     Endpoint(
         "DELETE", _ONE, delete_comparison, who=CHAT, audit="comparison.delete", answers={204: "deleted", **_THERE}
     ),
     Endpoint("POST", f"{_ONE}/turns", next_turn, who=CHAT, takes=NextTurn, answers=_ROUND, streams=True),
-    Endpoint("POST", f"{_ONE}/stop", stop_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),
-    Endpoint("POST", f"{_ONE}/detach", detach_comparison, who=CHAT, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/stop", stop_comparison, who=CHAT, stores=False, answers=_SHOWN),
+    Endpoint("POST", f"{_ONE}/detach", detach_comparison, who=CHAT, stores=False, answers=_SHOWN),
     Endpoint("POST", f"{_ONE}/rerun", rerun, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
     Endpoint(
         "GET",
@@ -420,7 +426,7 @@ ENDPOINTS = [
     Endpoint(
         "POST", f"{_ONE}/vote", vote, who=CHAT, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}
     ),
-    Endpoint("POST", f"{_ONE}/reveal", reveal, who=CHAT, answers={200: "the comparison", **_THERE}),
+    Endpoint("POST", f"{_ONE}/reveal", reveal, who=CHAT, stores=False, answers=_SHOWN),
     Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
     Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, who=CHAT, takes=Swap, answers=_ROUND, streams=True),
     Endpoint(

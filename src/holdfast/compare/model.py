@@ -14,8 +14,18 @@ from msgspec.structs import replace
 
 from ..access import Payer
 from ..errors import BadRequest, Conflict, NotFound
-from ..events import Completed, ErrorInfo, Failed, Interrupted, Settlement, Stopped
-from ..ids import new_id
+from ..events import (
+    Completed,
+    ErrorInfo,
+    Failed,
+    Interrupted,
+    Outcome,
+    Settlement,
+    Stopped,
+    StoppedBy,
+    UsageSource,
+)
+from ..ids import ModelName, full_name, new_id
 
 DOCUMENT = "comparison"
 """The kind of document that keeps a comparison."""
@@ -121,8 +131,8 @@ class PaneAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     """Set before the run starts, so that the run can be found after a crash."""
     status: Literal["waiting", "running", "settled"] = "waiting"
-    outcome: str | None = None
-    by: str | None = None
+    outcome: Outcome | None = None
+    by: StoppedBy | None = None
     finish_reason: str | None = None
     error: ErrorInfo | None = None
     ttft_ms: float | None = None
@@ -132,7 +142,7 @@ class PaneAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Output tokens over the time from the first to the last; None if all of it came at once."""
     input_tokens: int | None = None
     output_tokens: int | None = None
-    usage_source: str | None = None
+    usage_source: UsageSource | None = None
     cost: float | None = None
 
 
@@ -140,7 +150,7 @@ class Pane(PaneAnswer, frozen=True, kw_only=True):
     """One model, its session, and its answer to the last turn; after the vote, to the turn that was voted on."""
 
     pane: int
-    model: str
+    model: ModelName
     session_id: str
     left: tuple[str, ...] = ()
     """The sessions of earlier models of this pane: each model begins with an empty one."""
@@ -175,6 +185,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     lifetime: Literal["attached", "detached"] = "attached"
     """Attached panes stop when the client leaves that began them. Detached ones continue."""
+    linger: float = 0.0
+    """Seconds for which attached panes continue without anyone who follows them: the length of a reload."""
+    followed_until: float = 0.0
+    """Until when a client follows the panes through another node, in Unix seconds."""
     status: Literal["running", "settled"] = "running"
     is_stopping: bool = False
     """True if another node has requested a stop. The node with the round reads this."""
@@ -210,9 +224,9 @@ def label(pane: int) -> str:
     return "ABCDEFGHIJKLMNOP"[pane]
 
 
-def masked(pane: int) -> str:
+def masked(pane: int) -> ModelName:
     """Return the blind name of the model in a pane."""
-    return f"blind/{label(pane)}"
+    return full_name("blind", label(pane))
 
 
 # Changes. Each returns the changed comparison, or raises a refusal.
@@ -243,7 +257,12 @@ def detached(comparison: Comparison) -> Comparison:
     return replace(comparison, lifetime="detached")
 
 
-def swapped(comparison: Comparison, pane: int, model: str) -> Comparison:
+def followed(comparison: Comparison, now: float) -> Comparison:
+    """Let panes that linger continue, because a client follows them through another node."""
+    return replace(comparison, followed_until=now + comparison.linger)
+
+
+def swapped(comparison: Comparison, pane: int, model: ModelName) -> Comparison:
     """Replace the model of a pane."""
     if not comparison.is_revealed:
         raise StillBlind
@@ -332,7 +351,7 @@ def settlement_of(answer: PaneAnswer) -> Settlement:
     """Return the settlement of a pane without a run, or whose run is gone."""
     match answer.outcome:
         case "stopped":
-            return Stopped(by=answer.by or "user")  # type: ignore[arg-type]
+            return Stopped(by=answer.by or "user")
         case "failed":
             return Failed(error=answer.error or ErrorInfo("internal_error", "This pane could not start."))
         case "completed":

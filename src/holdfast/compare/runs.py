@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -27,10 +27,10 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..events import StoppedBy
-from ..history import Message, Session, branch, text_of
+from ..history import Message, Session, branch, reasoning_of, text_of
 from ..ids import new_id
 from ..nodes.holds import ASK_AGAIN, PATIENCE
-from ..pricing import Price
+from ..pricing import Prices
 from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
@@ -106,11 +106,26 @@ class Round:
         await self._over.wait()
 
     async def left(self, by: StoppedBy) -> None:
-        """Stop the panes, because their client has disconnected. Detached panes continue."""
+        """Stop the panes, because their client has disconnected. Detached panes continue, and some linger."""
         if self.comparison.lifetime == "attached":
             await self._take_changes()
         if self.comparison.lifetime == "attached":
-            await self.stop(by)
+            if self.comparison.linger and by == "disconnect":
+                self._rounds.let_linger(self)
+            else:
+                await self.stop(by)
+
+    async def linger(self) -> None:
+        """Stop the panes once nobody has followed them for as long as they linger."""
+        clock = asyncio.get_running_loop().time
+        seen = clock()
+        while not self.is_over and self.comparison.lifetime == "attached":
+            if len(self._watchers) or self.comparison.followed_until > self._rounds.engine.now():
+                seen = clock()
+            if clock() - seen >= self.comparison.linger:
+                await self.stop("disconnect")
+            else:
+                await asyncio.sleep(min(self.comparison.linger, LOOK_EVERY))
 
     def lose(self) -> None:
         """Begin no more panes: another node has the round."""
@@ -133,7 +148,12 @@ class Round:
             return  # the server ends
         if stored is not None:
             kept = stored.body
-            self.comparison = replace(self.comparison, lifetime=kept.lifetime, revealed_at=kept.revealed_at)
+            self.comparison = replace(
+                self.comparison,
+                lifetime=kept.lifetime,
+                revealed_at=kept.revealed_at,
+                followed_until=kept.followed_until,
+            )
         if stored is None or stored.body.is_stopping:
             self._rounds.leave_to_end(self)
 
@@ -176,7 +196,7 @@ class Round:
                 answer = PaneAnswer(status="settled", outcome="stopped", by=self._stopped)
             else:
                 settlement = await run.settled()
-                answer = report.answer(run, settlement, self._rounds.prices.get(pane.model))
+                answer = report.answer(run, settlement, self._rounds.prices.of(pane.model))
         except ShuttingDown:
             answer = PaneAnswer(status="settled", outcome="stopped", by="shutdown")
         except HoldfastError as error:
@@ -243,15 +263,15 @@ class Round:
         return [], prompts[-1].id
 
     async def _note(self, change: ComparisonChange) -> None:
-        """Change the comparison: at once in this process, and in the store as soon as it is available."""
-        self.comparison = change(self.comparison)
+        """Change the comparison: in the store first, as soon as it is available. What is shown can then be voted on."""
         id, owner = self.comparison.id, self.comparison.owner
         try:
             await self._rounds.retry(lambda: self._rounds.change(id, owner, change))
         except ComparisonNotFound:
-            return  # it was deleted in the meantime
+            pass  # it was deleted in the meantime
         except StoreUnavailable as error:
             logger.error("an answer of comparison %s is left to the next start of the server: %s", id, error)
+        self.comparison = change(self.comparison)
 
 
 async def _all_of(work: Iterable[Awaitable[None]]) -> None:
@@ -284,7 +304,7 @@ class Rounds:
         engine: Engine,
         store: Store,
         sources: PaneSources,
-        prices: Mapping[str, Price],
+        prices: Prices,
         submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
         """`submit` starts a run as the engine does, within the budgets of its payer."""
@@ -357,6 +377,10 @@ class Rounds:
     def leave_to_end(self, going_on: Round) -> None:
         """Stop a round that was stopped through another node."""
         self._tasks.start(going_on.stop(by="user"))
+
+    def let_linger(self, going_on: Round) -> None:
+        """Let the panes of a round continue for a while, after their client has left."""
+        self._tasks.start(going_on.linger())
 
     async def stop(self, comparison: Comparison) -> Comparison:
         """Stop every pane, on whichever node the round is, and wait for the end."""
@@ -463,7 +487,7 @@ class Rounds:
             return PaneAnswer(status="settled", outcome="interrupted")
         if run.settlement is None:
             return PaneAnswer(run_id=run_id, status="running")
-        return PaneReport(pane.model, blind=False).answer(run, run.settlement, self.prices.get(pane.model))
+        return PaneReport(pane.model, blind=False).answer(run, run.settlement, self.prices.of(pane.model))
 
     async def catch_up(self) -> None:
         """Store the ends of panes that a killed server did not store, so that no pane stays `running`."""
@@ -546,11 +570,10 @@ class Rounds:
         except RunNotFound:
             return await self._imported_text(pane)
         if run.settlement is None:
-            _, snapshot = run.log.snapshot()
+            _, snapshot = await run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
-        messages = await self.store.messages(pane.session_id)
-        reasoning = next((message.reasoning for message in messages if message.run_id == run.id), None)
-        return wire.PaneText(run.settlement.text, reasoning or "", run.settlement)
+        reasoning = reasoning_of(run.id, await self.store.messages(pane.session_id))
+        return wire.PaneText(run.settlement.text, reasoning, run.settlement)
 
     async def _imported_text(self, pane: Pane) -> wire.PaneText:
         """Return the answer of a pane without a run, from its message: the comparison was imported."""

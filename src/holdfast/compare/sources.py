@@ -34,6 +34,7 @@ from ..events import (
     openai_reason,
 )
 from ..history import estimate_tokens, figures_of
+from ..ids import ModelName
 from ..pricing import Price, cost
 from ..runs.run import Run
 from ..server.sources.chat import ChatSources
@@ -55,7 +56,7 @@ class PaneFailed(SourceFailed):
 class PaneReport:
     """The usage, finish reason and error of a pane's run, including what its log does not have."""
 
-    def __init__(self, model: str, *, blind: bool) -> None:
+    def __init__(self, model: ModelName, *, blind: bool) -> None:
         self.model = model
         self.blind = blind
         self.usage: Usage | None = None
@@ -105,7 +106,7 @@ class PaneSources:
         self,
         chats: ChatSources,
         begin: Callable[[RunRecord], None] = lambda record: None,
-        metered: Callable[[RunRecord, str, Source], Source] | None = None,
+        metered: Callable[[RunRecord, ModelName, Source], Source] | None = None,
     ) -> None:
         """`begin` is called in the task of each run, with its record.
 

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from ..events import Event, Settlement, StoppedBy
+from ..events import Event, Settlement
 from ..wires import native, sse
 from ..wires.shapes import (
     ComparisonFrameJson,
@@ -81,6 +81,7 @@ def _head(kept: Comparison) -> ComparisonHeadJson:
         "kind": kept.kind,
         "timeout": kept.timeout,
         "lifetime": kept.lifetime,
+        "linger": kept.linger,
         "status": kept.status,
         "created_at": native.moment(kept.created_at),
         "settled_at": native.moment(kept.settled_at),
@@ -135,8 +136,8 @@ def _ending(answer: PaneAnswer, is_revealed: bool) -> PaneEndingJson | None:
     if answer.status != "settled":
         return None
     return {
-        "outcome": cast(OutcomeJson | None, answer.outcome),
-        "by": cast(StoppedBy | None, answer.by),
+        "outcome": answer.outcome,
+        "by": answer.by,
         "finish_reason": answer.finish_reason if is_revealed else None,
         "error": native.error(answer.error) if is_revealed and answer.error is not None else None,
     }
@@ -158,7 +159,7 @@ def _metrics(answer: PaneAnswer, is_fastest: bool) -> MetricsJson:
         "tokens_per_second": answer.tokens_per_second,
         "input_tokens": answer.input_tokens,
         "output_tokens": answer.output_tokens,
-        "usage_source": cast(UsageSourceJson | None, answer.usage_source),
+        "usage_source": answer.usage_source,
         "cost": answer.cost,
         "duration_ms": answer.duration_ms,
         "fastest": is_fastest,

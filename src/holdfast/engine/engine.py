@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..errors import IdempotencyConflict, RunNotFound
-from ..events import Source, StoppedBy
+from ..events import Failed, Source, StoppedBy
 from ..history import Message
-from ..ids import NewId, new_id
+from ..ids import ModelName, NewId, new_id
 from ..log.settlement import StopIntent
 from ..nodes.handover import Elsewhere
 from ..nodes.holds import Holds
@@ -106,7 +106,7 @@ class Engine:
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
         self._runs = Runs(self, shared, classes, self._settled)
         self._watchers = classes.watchers(shared)
-        self._queue = classes.queue(self._runs, self._watchers, find=self.repeated, open_run=self.open)
+        self._queue = classes.queue(self._runs, self._watchers, find=self._run_of, open_run=self.open)
         options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
         self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
@@ -149,7 +149,7 @@ class Engine:
         A `key` of the caller's own is unique for each owner. If it has started a run that can still be opened, that
         run is returned, and this source is closed unread. `find` returns the run of a key.
         """
-        record = RunRecord(id=self._new_id("run"), owner=owner, model=model, kind=kind, lifetime=lifetime)
+        record = RunRecord(id=self._new_id("run"), owner=owner, model=ModelName(model), kind=kind, lifetime=lifetime)
         idempotency = None if key is None else caller_key(owner, key)
         return await self.submit(
             record, source=source, keep=keep, interrupt=interrupt, think=think, idempotency=idempotency
@@ -179,7 +179,7 @@ class Engine:
         """
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
-        now, owner = self._shared.clock(), record.owner
+        now = self._shared.clock()
         record = msgspec.structs.replace(record, node_id=self._shared.node_id, created_at=now, started_at=now)
         pump = self._runs.make(record, kept=keep, source=source, interrupt=interrupt, think=think)
         run = pump.run
@@ -188,8 +188,9 @@ class Engine:
             run.deadline = min(deadline, run.deadline or deadline)
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
             return known  # it needs no room
+        places = await self._place_for(pump)
         if not keep and idempotency is None:
-            return self._runs.launch(pump, await self._node.places.reserve(owner, 1))
+            return self._runs.launch(pump, places)
         create: Create = partial(self._create_unstored, run)
         if keep:
             create = partial(
@@ -200,9 +201,17 @@ class Engine:
                 if_busy=if_busy,
                 idempotency=idempotency,
             )
-        with await self._node.places.reserve(owner, 1):
+        with places:
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
             return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
+
+    async def _place_for(self, pump: Pump) -> Places:
+        """Take a place for a run. If there is none, its source is closed."""
+        try:
+            return await self._node.places.reserve(pump.run.record.owner, 1)
+        except BaseException:
+            pump.discard_source()
+            raise
 
     async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
         """Return the run that a key has started. Then the source of the second one is closed."""
@@ -316,12 +325,16 @@ class Engine:
         if (run := self.here(run_id)) and not self._may_be_elsewhere(run):
             return run
         record = await self.store.get_run(run_id) if self.store is not None else None
-        run = self.here(run_id)  # it may have started while we looked
-        if run and (run.status != "queued" or (record is not None and record.status == "queued")):
+        if record is not None:
+            return self.run_of(record)
+        if (run := self.here(run_id)) and run.status != "queued":  # it may have started while we looked
             return run
-        if record is None:
-            raise RunNotFound(run_id)
-        return self._runs.stored(record)
+        raise RunNotFound(run_id)
+
+    def run_of(self, record: RunRecord) -> Run:
+        """Return the run of a record that was just read, as `open` does."""
+        run = self.here(record.id)
+        return run if run and (run.status != "queued" or record.status == "queued") else self._runs.stored(record)
 
     def _may_be_elsewhere(self, run: Run) -> bool:
         """Return whether another node may have started a run that waits here."""
@@ -357,7 +370,16 @@ class Engine:
         return await self.repeated(caller_key(owner, key))
 
     async def repeated(self, key: Idempotency) -> Run | None:
-        """Return the run that a key has started; None if it has started none that can still be opened."""
+        """Return the run that a key has started; None if it has started none that can still be opened.
+
+        A start that was refused frees its key: a repeated request waits for that.
+        """
+        known = await self._run_of(key)
+        if known is not None and (await self._queue.decided(known.id) or isinstance(known.settlement, Failed)):
+            return await self._run_of(key)  # its start may have been refused since the first look
+        return known
+
+    async def _run_of(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:

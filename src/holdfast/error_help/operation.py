@@ -99,8 +99,8 @@ OPERATION_ERRORS = (
     ErrorHelp(
         "key_exists",
         "409",
-        "the owner already has an active key with that name",
-        "The keys of one owner have different names, so that each can be revoked by its name.",
+        "the person, or a service, already has an active key with that name",
+        "The keys of one person, and those of services, have different names: each can be revoked by its name.",
         "Revoke the key first with `holdfast key revoke NAME`, or choose another name.",
     ),
     ErrorHelp(

@@ -141,11 +141,19 @@ REQUEST_ERRORS = (
         "34.3",
     ),
     ErrorHelp(
+        "no_price",
+        "403",
+        "a budget of the caller counts money, and the model has no price",
+        "Without a price the model would cost nothing in any budget.",
+        "Use a model that has a price. An admin adds one to `prices` of the settings: `{}` if the model is free.",
+        "34.8",
+    ),
+    ErrorHelp(
         "storage_full",
         "429",
         "the owner has used up its storage",
-        "The messages and pictures of its sessions have reached `bytes_stored` of a budget.",
-        "Delete sessions that you do not need, or ask an admin for a larger budget.",
+        "All that it has stored, chats, runs, comparisons and batches, has reached `bytes_stored` of a budget.",
+        "Delete what you do not need, or ask an admin for a larger budget.",
         "34.5",
     ),
     ErrorHelp(

@@ -11,7 +11,8 @@ UPSTREAM_ERRORS = (
         "no provider offers the model, or several do",
         "The name is misspelt, lacks its provider (`provider/model`), or its provider is not set up or not reachable. "
         "A new agent needs a restart of the server.",
-        "`holdfast models` lists the models. `holdfast doctor` shows providers that do not answer.",
+        "`holdfast models` lists the models. For a provider that has more models than it lists, set `unlisted`. "
+        "`holdfast doctor` shows providers that do not answer.",
     ),
     ErrorHelp(
         "source_failed",
@@ -43,10 +44,12 @@ UPSTREAM_ERRORS = (
     ),
     ErrorHelp(
         "upstream_auth",
-        "406",
-        "the upstream refused our key (401 or 403); a retry cannot help until the key is changed",
-        "The key of the provider is missing, wrong or expired, or its account may not use the model.",
-        "Set the variable that `api_key_env` names, and reload or restart the server. `holdfast doctor` checks it.",
+        "502",
+        "the upstream refused our key or credit (401, 402, 403); a retry cannot help until that is changed. The same "
+        "request is refused for 5 s without asking the upstream",
+        "The key of the provider is missing, wrong or expired, its credit is used up, or it may not use the model.",
+        "Set the variable that `api_key_env` names, and reload or restart the server, or pay the provider. "
+        "`holdfast doctor` checks the key.",
     ),
     ErrorHelp(
         "upstream_rate_limited",
@@ -91,6 +94,13 @@ UPSTREAM_ERRORS = (
         "The text so far is saved. Raise `idle_limit` for models that are slow to start.",
     ),
     ErrorHelp(
+        "no_answer",
+        "406",
+        "the model ended without text and without a tool call",
+        "The model wrote nothing, or only reasoning. Small models, and prompts that are too long, do that.",
+        "Retry, or use another model. Nothing is repeated by itself: the model was asked, and may have charged for it.",
+    ),
+    ErrorHelp(
         "unsupported_content",
         "502",
         "the upstream answered with only audio or pictures, which cannot be passed on",
@@ -99,7 +109,7 @@ UPSTREAM_ERRORS = (
     ),
     ErrorHelp(
         "proxy_refused",
-        "406",
+        "502",
         "the proxy to the upstream refused the connection (407, 403, another 4xx); a retry cannot help until its "
         "settings change",
         "The proxy requires a user and a password, or does not allow the host.",

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from ..access import BATCHES, READ
 from ..asgi.event_stream import EventStream
 from ..errors import BadRequest
+from ..ids import ModelName
 from ..server.api.session_input import check_prompt
 from ..server.caller import owner_of, providers_of
 from ..server.errors import Json, NoContent, json_of
@@ -103,13 +104,12 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
     return Json(await batch_json(parts, stored), status_code=202, headers=headers)
 
 
-async def _models(parts: Parts, request: Request, names: list[str]) -> tuple[str, ...]:
+async def _models(parts: Parts, request: Request, names: list[str]) -> tuple[ModelName, ...]:
     """Return the full names of the models, or refuse them."""
     if not 1 <= len(names) <= MOST_MODELS:
         raise BadRequest(f"models names 1 to {MOST_MODELS} models.", param="models")
     providers = providers_of(parts, request)
-    found = [await providers.find(name) for name in names]
-    full = tuple(f"{provider.name}/{model}" for provider, model in found)
+    full = tuple([(await providers.find(name)).name for name in names])
     for name in full:
         parts.agents.require_model(name, "a batch")
     if len(set(full)) < len(full):
@@ -184,7 +184,8 @@ async def resume_batch(parts: Parts, request: Request) -> ASGIApp:
     stored = await own_batch(parts, request)
     body = await read_body(parts, request)
     how = decode(body, Resumption) if body.strip() else Resumption()
-    return Json(await batch_json(parts, await parts.batches.resume(stored, failed=how.failed)))
+    resumed = await parts.batches.resume(stored, parts.budgets.payer(request), failed=how.failed)
+    return Json(await batch_json(parts, resumed))
 
 
 async def delete_batch(parts: Parts, request: Request) -> ASGIApp:
@@ -380,7 +381,14 @@ ENDPOINTS = [
         query={"limit": "1 to 1000", "before": "the last id of the page before"},
         answers={200: "answers, and whether there are more", 400: "a bad query", **_GONE},
     ),
-    Endpoint("POST", "/api/batches/{batch_id}/stop", stop_batch, who=BATCHES, answers={200: "the batch", **_GONE}),
+    Endpoint(
+        "POST",
+        "/api/batches/{batch_id}/stop",
+        stop_batch,
+        who=BATCHES,
+        stores=False,
+        answers={200: "the batch", **_GONE},
+    ),
     Endpoint(
         "POST",
         "/api/batches/{batch_id}/resume",

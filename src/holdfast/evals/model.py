@@ -17,6 +17,7 @@ import msgspec
 
 from ..access import Payer
 from ..events import Outcome
+from ..ids import ModelName
 
 __all__ = ["Batch", "BatchPrompt", "BatchReport", "Cell", "Match", "agrees", "as_csv", "wilson"]
 
@@ -45,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """A set of prompts for several models. Prompts and cells are stored in separate documents."""
 
     name: str = ""
-    models: tuple[str, ...]
+    models: tuple[ModelName, ...]
     prompts: int
     system: str | None = None
     params: dict[str, Any] = {}

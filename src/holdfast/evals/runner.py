@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from ..access import Payer
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
@@ -27,7 +28,7 @@ from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
 from ..nodes.holds import ASK_AGAIN, PATIENCE
-from ..pricing import Price, cost
+from ..pricing import NO_PRICES, Prices, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
@@ -91,7 +92,7 @@ class BatchRunner:
         store: Store,
         engine: Engine,
         admit: Callable[[str], Awaitable[None]],
-        prices: Mapping[str, Price] | None = None,
+        prices: Prices = NO_PRICES,
         submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
         """`submit` starts a run as the engine does, within the budgets of its payer."""
@@ -102,7 +103,7 @@ class BatchRunner:
         self._retry = Retry()
         self._admit = admit
         self._submit = submit or engine.submit
-        self._prices = prices or {}
+        self._prices = prices
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
         self._works: dict[str, BatchWork] = {}
@@ -226,15 +227,22 @@ class BatchRunner:
             return
         await self._engine.holds.ended_elsewhere(KIND, id)
 
-    async def resume(self, stored: Stored[Batch], *, failed: bool) -> Stored[Batch]:
-        """Resume a batch; with `failed`, failed cells are repeated too."""
+    async def stop_of_keys(self, keys: Container[str]) -> None:
+        """Stop the batches here that were begun with one of these API keys."""
+        for work in [work for work in self._works.values() if work.batch.payer.key in keys]:
+            if (stored := await self.documents.get(work.id)) is not None:
+                await self.stop(stored)
+
+    async def resume(self, stored: Stored[Batch], payer: Payer, *, failed: bool) -> Stored[Batch]:
+        """Resume a batch, for who pays for the rest; with `failed`, failed cells are repeated too."""
         now = self._engine.now()
 
         def going_on(batch: Batch) -> Batch:
             if batch.state == "running" or (batch.state == "finished" and not (failed and batch.failed)):
                 return batch
             again_at = now if failed else batch.again_at
-            return _in_state(batch, "running", again_at=again_at, settled_at=None, done=None, failed=None)
+            resumed = {"again_at": again_at, "settled_at": None, "done": None, "failed": None, "payer": payer}
+            return _in_state(batch, "running", **resumed)
 
         async with self._lock(stored.id):
             stored = await self._change(stored.id, going_on)
@@ -442,8 +450,9 @@ class BatchRunner:
             settled = await run.settled()
         if isinstance(settled, Stopped) and (settled.by == "shutdown" or work.is_stopping):
             return  # its answer is incomplete: the cell stays open
-        cell = _cell(prompt, model, run, settled, self._engine.now())
-        price = self._prices.get(work.batch.models[model])
+        _, seen = await run.log.snapshot()
+        cell = _cell(prompt, model, run, settled, seen.reasoning, self._engine.now())
+        price = self._prices.of(work.batch.models[model])
         cell = await self._judged(work, msgspec.structs.replace(cell, cost=cost(price, settled.usage)))
         await self._keep(work, cell)
 
@@ -510,7 +519,7 @@ def _messages(work: BatchWork, prompt: int) -> list[dict[str, Any]]:
     return [{"role": "system", "content": work.batch.system}, *messages] if work.batch.system else messages
 
 
-def _cell(prompt: int, model: int, run: Run, settled: Settlement, now: float) -> Cell:
+def _cell(prompt: int, model: int, run: Run, settled: Settlement, reasoning: str, now: float) -> Cell:
     figures = figures_of(run.measured, settled.usage)
     return Cell(
         prompt=prompt,
@@ -518,7 +527,7 @@ def _cell(prompt: int, model: int, run: Run, settled: Settlement, now: float) ->
         run_id=run.id,
         outcome=settled.outcome,
         text=settled.text,
-        reasoning=run.log.snapshot()[1].reasoning,
+        reasoning=reasoning,
         finish_reason=settled.finish_reason,
         error={**native.error(settled.error)} if isinstance(settled, (Failed, Interrupted)) else None,
         answered_by=settled.answered_by,

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, get_args
 import msgspec
 
 from ..events import (
+    ANSWERS,
     FAILED,
     SPOKEN,
     AnswerBegins,
@@ -41,6 +42,8 @@ class CheckedItems(msgspec.Struct):
     """Part of the answer follows the last `finish`, or there is no `finish` and something of the answer."""
     open: AbstractSet[int]
     """The choices that have spoken since their own `finish`. The one of the first choice is for all of them."""
+    is_owed: bool
+    """The source promises an answer."""
 
 
 class Intake:
@@ -52,12 +55,26 @@ class Intake:
     `Finish` counts.
     """
 
-    __slots__ = ("_open", "_splitter", "error", "finish", "input_tokens", "is_open", "is_plain")
+    __slots__ = (
+        "_open",
+        "_splitter",
+        "error",
+        "finish",
+        "has_answered",
+        "input_tokens",
+        "is_open",
+        "is_owed",
+        "is_plain",
+    )
 
     def __init__(self, think: bool = True) -> None:
         self._splitter = AnswerSplitter(think)
         self.is_plain = False
         """The answer has begun, and text of its first choice needs no look: it may go to the log as it is."""
+        self.is_owed = False
+        """The source has promised an answer."""
+        self.has_answered = False
+        """It has said something that answers: a visible character, or part of a tool call."""
         self.finish: dict[int, Finish] = {}
         self._open = _NONE  # the choices that have spoken since their `Finish`; that of 0 ends all
         self.is_open = True
@@ -75,6 +92,7 @@ class Intake:
             self.input_tokens = items.input_tokens
         if not items.events and not items.finish:
             return NOTHING
+        self.is_owed = self.is_owed or items.is_owed
         events = self._splitter.feed(items.events)
         for finish in items.finish:
             events += self._splitter.ended(finish)
@@ -83,14 +101,20 @@ class Intake:
             self._open = self._open - {finish.choice} if finish.choice else _NONE
         self._open |= items.open
         self.is_open = bool(self._open) or 0 not in self.finish
-        self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain
+        self._note_answer(events)
+        self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
         return segment_of(events)
+
+    def _note_answer(self, events: Sequence[Event]) -> None:
+        self.has_answered = self.has_answered or any(map(_answers, events))
 
     def end(self) -> Segment:
         """Note that the source has ended by itself, without an error. Return what was held back."""
         self.finish.setdefault(0, Finish("stop"))
         self.is_open = False
-        return segment_of(self._splitter.end())
+        held = self._splitter.end()
+        self._note_answer(held)
+        return segment_of(held)
 
     def fail(self, error: BaseException) -> Segment:
         """Note that the source has raised. Return what was held back."""
@@ -102,6 +126,11 @@ class Intake:
         """How the source ended, by its own words; None if they do not tell."""
         told = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
         return self.finish if told else None
+
+
+def _answers(event: Event) -> bool:
+    """Tell whether an event answers. Whitespace alone does not."""
+    return type(event) in ANSWERS and not (type(event) is Text and event.text.isspace())
 
 
 def is_failure(finish: Finish) -> bool:
@@ -124,7 +153,7 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
     """Return what a source yielded, or raise if it yielded anything else than events and strings."""
     events: list[Event | AnswerBegins] = []
     finish: list[Finish] = []
-    input_tokens, goes_on = None, False
+    input_tokens, goes_on, is_owed = None, False, False
     open_choices: set[int] = set()
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
@@ -141,13 +170,14 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
         elif kind is Usage:
             events.append(_checked(item))
         elif kind is AnswerBegins:
-            events.append(item if type(item.think) is bool else _converted(item))
+            events.append(item if {type(item.think), type(item.is_owed)} == {bool} else _converted(item))
+            is_owed = is_owed or item.is_owed
         elif (event := _event(item)) is not None:
             events.append(event)
             if type(event) in SPOKEN:
                 goes_on = True
                 open_choices.add(event.choice)  # type: ignore[union-attr]
-    return CheckedItems(events, finish, input_tokens, goes_on, open_choices)
+    return CheckedItems(events, finish, input_tokens, goes_on, open_choices, is_owed)
 
 
 def _event(item: Any) -> Event | None:

@@ -22,6 +22,8 @@ from ..events import (
     ToolCall,
     Usage,
 )
+from ..ids import ModelName
+from .said import Said
 from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
@@ -32,6 +34,14 @@ _A_FEW = 16  # events that cost little one by one, and segments of an ended log 
 _kind_of = attrgetter("kind")
 _SHORT = frozenset({RunStarted, Usage, Settled})
 """Events of every run that hold no text of their own."""
+
+
+WORDLESS = frozenset({RunStarted, Notice, StepStarted, Usage, Settled})
+"""Events that are no part of an answer."""
+
+
+def _speaks(segment: Segment) -> bool:
+    return not WORDLESS.issuperset(map(type, segment.others))
 
 
 class Log:
@@ -70,7 +80,7 @@ class Log:
         self.is_full = False
         """The reader that is waited for is further behind than the log may be long."""
         self.usage: Usage | None = None
-        self.answered_by: str | None = None
+        self.answered_by: ModelName | None = None
         """The model that answers, where it is not the one that was asked."""
         self.retries = 0
         """Requests to the upstream that were repeated."""
@@ -87,6 +97,7 @@ class Log:
         self._reasoning: list[str] = []
         self._folded = 0  # the seq up to which the texts are put together
         self._size = 0
+        self._said = Said()
         self._place: Callable[[], int] | None = None
         self._tidied = 0  # the seq up to which all is packed
         self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
@@ -268,8 +279,10 @@ class Log:
         thoughts: list[str] = []
         for segment in segments:
             if segment.kind is not None:
-                (texts if segment.kind is Text else thoughts).append(joined_texts(segment))
+                (texts if segment.kind is Text else thoughts).append(text := joined_texts(segment))
+                self._said.text += len(text)
             for event in segment.others:
+                self._said.hear(event)
                 if type(event) in _SHORT:
                     continue
                 if type(event) is Text and not event.choice:
@@ -311,14 +324,27 @@ class Log:
             self._fold(self.seq)
         return self._size
 
+    @property
+    def has_output(self) -> bool:
+        """Whether anything of an answer was published: text, reasoning, a piece of a call. Looks at all events."""
+        return self.oldest > 1 or any(segment.kind is not None or _speaks(segment) for segment in self._segments)
+
+    @property
+    def uncounted(self) -> int:
+        """An estimate of the output tokens since the last count of the provider."""
+        if self._folded < self.seq:
+            self._fold(self.seq)
+        return self._said.tokens
+
     def times(self) -> list[tuple[int, float]]:
         """Return when events came: the last seq of those that came together, and their time."""
         packed_times = () if self._times is None else zip(*self._times, strict=True)
         return [*packed_times, *zip(*self._new_times, strict=True)]
 
-    def snapshot(self) -> tuple[int, Snapshot]:
-        """Return what was visible, and up to which seq: a reader can go on from there."""
-        return self.seq, Snapshot(self.text, self.reasoning)
+    async def snapshot(self) -> tuple[int, Snapshot]:
+        """Return what was visible before the settlement, and up to which seq: a reader can go on from there."""
+        is_settled = [type(event) for event in self.newest.others[-1:]] == [Settled]
+        return self.seq - is_settled, Snapshot(self.text, self.reasoning)
 
     def slice(self, after: int) -> Segment:
         """Return the next published events after `after`, at most a slice of them: many plain ones without others."""

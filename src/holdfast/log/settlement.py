@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import AnswerLost, BudgetSpent, HoldfastError, SourceCancelled
+from ..errors import AnswerLost, BudgetSpent, HoldfastError, NoAnswer, SourceCancelled
 from ..events import (
     TRUNCATED,
     AnySettlement,
@@ -22,7 +22,6 @@ from ..events import (
     Truncated,
     Usage,
 )
-from ..pricing import tokens_in
 from .intake import Intake, is_failure
 from .log import Log
 from .storable import storable
@@ -49,11 +48,15 @@ def judge(
     It follows from the error that the source raised, else from its `Finish`, else from `cause`. It can always be
     stored. The log's text is not checked again: it can be stored already, and may be long.
     """
-    fields: dict[str, Any] = {"usage": usage_so_far(log, intake.input_tokens), "answered_by": log.answered_by}
+    is_whole = intake.error is None and intake.last_word is not None
+    fields: dict[str, Any] = {
+        "usage": usage_so_far(log, intake.input_tokens, is_whole=is_whole),
+        "answered_by": log.answered_by,
+    }
     error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
     if intake.error is None and (finish := intake.last_word) is not None:
-        ending = _by_finish(finish, fields)
+        ending = _by_finish(finish, fields, NoAnswer() if _owes(log, intake) else None)
     elif intake.error is None and isinstance(cause, StopIntent):
         ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
     elif isinstance(error, BudgetSpent):
@@ -64,32 +67,46 @@ def judge(
         ending = Failed(**fields, error=_explain(error))
     else:
         ending = Failed(**fields, error=SourceCancelled().info())
+    if isinstance(ending, Failed) and (log.has_output or not ending.error.may_pass):
+        ending = msgspec.structs.replace(ending, error=ending.error.final())
     settled: AnySettlement = storable(ending)
     return msgspec.structs.replace(settled, text=log.text)
 
 
-def usage_so_far(log: Log, input_tokens: int = 0) -> Usage:
-    """Return the provider's usage, or an estimate by the characters.
+def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> Usage:
+    """Return the provider's usage, with an estimate of what it has not counted.
 
-    An agent makes several requests. If it ended in the middle of an answer, an estimate of that answer is added to the
-    usage of those before.
+    A provider counts an answer that `is_whole` at its end. What comes after the last count of any other answer is
+    estimated by its characters, in every choice. An agent makes several requests, and `input_tokens` are those of the
+    last one.
     """
-    counted = log.usage
+    counted, uncounted = log.usage, log.uncounted
     if counted is None:
-        return Usage(input_tokens, tokens_in(len(log.text) + len(log.reasoning)), "estimated")
-    if log.steps is None or log.steps.is_counted:
+        return Usage(input_tokens, uncounted, "estimated")
+    is_counted = log.steps is None or log.steps.is_counted
+    if is_counted and (not uncounted or (is_whole and counted.output_tokens)):
         return counted
-    uncounted = tokens_in(log.steps.uncounted)
     return msgspec.structs.replace(
         counted,
-        input_tokens=counted.input_tokens + input_tokens,
+        input_tokens=counted.input_tokens + (0 if is_counted else input_tokens),
         output_tokens=counted.output_tokens + uncounted,
         source="estimated",
     )
 
 
-def _by_finish(finish: Mapping[int, Finish], fields: dict[str, Any]) -> AnySettlement:
-    """Return the settlement for the source's own `Finish` of each choice. One failed choice is a failed run."""
+def _owes(log: Log, intake: Intake) -> bool:
+    """Tell whether an answer was promised, and none came: here, or on the node that had the run before."""
+    is_silent = not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
+    return intake.is_owed and is_silent
+
+
+def _by_finish(
+    finish: Mapping[int, Finish], fields: dict[str, Any], missing: HoldfastError | None = None
+) -> AnySettlement:
+    """Return the settlement for the source's own `Finish` of each choice. One failed choice is a failed run.
+
+    `missing` is the error of an answer that did not come: it cannot be complete.
+    """
     failure = next(filter(is_failure, finish.values()), None)
     decisive = failure or finish[0]
     fields["finish_reason"], fields["stop_sequence"] = decisive.reason, decisive.stop_sequence
@@ -98,7 +115,9 @@ def _by_finish(finish: Mapping[int, Finish], fields: dict[str, Any]) -> AnySettl
     if failure is not None:
         error = decisive.error or ErrorInfo("source_failed", f"The source ended with {decisive.reason!r}.", status=502)
         return Failed(**fields, error=error)
-    return Truncated(**fields) if decisive.reason in TRUNCATED else Completed(**fields)
+    if decisive.reason in TRUNCATED:
+        return Truncated(**fields)
+    return Completed(**fields) if missing is None else Failed(**fields, error=missing.info())
 
 
 def _explain(error: BaseException) -> ErrorInfo:

@@ -11,7 +11,6 @@ from ..events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
-    Reasoning,
     Steered,
     StepFinished,
     StepStarted,
@@ -82,8 +81,6 @@ class Steps:
         """True while that step has not finished."""
         self.waiting: dict[str, ApprovalRequested] = {}
         """The approvals that are not decided, by their ids."""
-        self.uncounted = 0
-        """Characters of text and reasoning since the last usage event."""
         self.is_counted = True
         """True if a usage event has come since the last request to the model. It counts the whole run up to there."""
         self._decisions: dict[str, str] = {}
@@ -93,12 +90,10 @@ class Steps:
 
     def take_in(self, event: Event) -> None:
         """Update the steps with an event."""
-        if isinstance(event, (Text, Reasoning)):
-            self.uncounted += len(event.text)
-            if isinstance(event, Text):
-                self._parts.append(event.text)
+        if isinstance(event, Text):
+            self._parts.append(event.text)
         elif isinstance(event, Usage):
-            self.uncounted, self.is_counted = 0, True
+            self.is_counted = True
         elif isinstance(event, StepStarted):
             self._begin(event.step)
         elif isinstance(event, StepFinished):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from ..runs.pump import Pump
 from ..runs.runs import Runs
 from ..store import RunRecord
 from .lease import DRAINING
+
+logger = logging.getLogger(__name__)
 
 BRIEF = 1.0
 """Timeout of a request of a node that shuts down, in seconds."""
@@ -58,10 +61,12 @@ class Handover:
         run = pump.run
         if self._elsewhere is None or not run.kept or run.record.lifetime != "detached":
             return False
-        with contextlib.suppress(Exception):  # after an error the run is stopped
+        try:
             async with asyncio.timeout(BRIEF):
                 return await self._elsewhere(run.record, pump.log)
-        return False
+        except Exception:
+            logger.exception("whether another node can continue run %s is not known: it is stopped", run.id)
+            return False
 
     async def _leave(self, pumps: Sequence[Pump]) -> None:
         """Leave runs to the other nodes now. If the store is not reachable, they take them when the lease ends.

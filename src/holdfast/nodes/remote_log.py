@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..concurrency.watchers import Watchers
 from ..events import Event, Settled
-from ..log.segment import NOTHING, Segment, segment_of
+from ..log.segment import NOTHING, Segment
 from ..runs.stored_log import StoredLog
 from ..store import RunRecord, Store
 
@@ -54,7 +54,7 @@ class RemoteLog(StoredLog):
         if 0 <= (skipped := after - self._after) < len(self._events):
             events, self._after, self._events = self._events[skipped:], self._after + len(self._events), []
             self._room.set()
-            return segment_of(events)
+            return await self._with_end(events)
         if self.is_followed and after == self._after + len(self._events):
             return NOTHING
         return await self._stored(after)
@@ -86,14 +86,14 @@ class RemoteLog(StoredLog):
             if address := await self._address():
                 at = self._after + len(self._events)
                 try:
-                    await self._follow(address, self._record.id, at, hold=self.hold, take=self._take)
+                    await self._follow(address, self.record.id, at, hold=self.hold, take=self._take)
                 except (OSError, EOFError, ValueError, TimeoutError):
                     self._last_sign_at = float("-inf")
             await asyncio.sleep(AGAIN)
 
     async def _address(self) -> str:
         """Return the address of the current owner; empty if it is not known."""
-        record = await self._store.get_run(self._record.id)
+        record = await self._store.get_run(self.record.id)
         return "" if record is None else self._address_of(record.node_id)
 
     async def _take(self, first: int, segment: Segment) -> None:
@@ -102,7 +102,7 @@ class RemoteLog(StoredLog):
         if not segment:
             return
         if first != self._after + len(self._events) + 1:
-            raise ValueError(f"event {first} of run {self._record.id} is not the next")
+            raise ValueError(f"event {first} of run {self.record.id} is not the next")
         self._events += segment
         self.closed = isinstance(self._events[-1], Settled)
         self._watchers.notify()

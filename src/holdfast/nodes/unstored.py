@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from ..errors import RunNotFound
-from ..events import AnySettlement, Interrupted, StoppedBy
+from ..events import AnySettlement, Interrupted, Snapshot, StoppedBy
 from ..log.segment import NOTHING, Segment
 from ..runs.shared import Shared
 from ..runs.stored_log import LOOK_AGAIN
@@ -26,6 +26,7 @@ class FoundRun(msgspec.Struct, frozen=True):
 
     record: RunRecord
     text: str = ""
+    reasoning: str = ""
 
 
 class Unstored(Protocol):
@@ -43,15 +44,19 @@ class Unstored(Protocol):
 class UnstoredLog(RemoteLog):
     """The log of an unstored run, read at its node. Nothing can replace that node."""
 
-    def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str) -> None:
+    def __init__(self, store: Store, found: FoundRun, follow: Follow, address: str, nodes: Unstored) -> None:
         super().__init__(store, found.record, follow, lambda node_id: address)
-        self.address = address
-        self.text = found.text
+        self.address, self._nodes = address, nodes
+        self.text, self._reasoning = found.text, found.reasoning
         self.closed = False
         self._tries = TRIES
 
     async def look(self) -> None:
         """Do nothing: the node has sent the text so far, and the store has none."""
+
+    async def snapshot(self) -> tuple[int, Snapshot]:
+        """Return what the node has sent, and up to which seq."""
+        return self.seq - (self.record.settlement is not None), Snapshot(self.text, self._reasoning)
 
     async def _take(self, first: int, segment: Segment) -> None:
         await super()._take(first, segment)
@@ -59,8 +64,12 @@ class UnstoredLog(RemoteLog):
 
     async def _stored(self, after: int) -> Segment:
         if self._tries < 0:
-            raise RunNotFound(self._record.id)
+            raise RunNotFound(self.record.id)
         return NOTHING
+
+    async def _last_record(self) -> RunRecord | None:
+        found = await self._nodes.find(self.address, self.record.id)
+        return None if found is None else found.record
 
     async def _address(self) -> str:
         """Return the address of the run's node. After `TRIES` failures in a row, the run counts as lost."""
@@ -90,7 +99,7 @@ class UnstoredRuns:
             answers = await asyncio.gather(*(self._nodes.find(address, run_id) for address in addresses))
         for address, found in zip(addresses, answers, strict=True):
             if found is not None:
-                return found.record, UnstoredLog(self._shared.store, found, self._follow, address)
+                return found.record, UnstoredLog(self._shared.store, found, self._follow, address, self._nodes)
         return None
 
     async def stop(self, run_id: str, log: UnstoredLog, by: StoppedBy) -> bool:

@@ -1,18 +1,17 @@
 """The connections between nodes: each follows logs at the owners of runs, and asks for runs that are not stored.
 
-A connection carries one log, or one answer. The node that asks proves with an HMAC that it has the cluster's key, and
-so does the one that answers. What they send is not encrypted: the port belongs into a network of the nodes' own.
+A connection carries one log, or one answer. It is TLS, with certificates that both sides make from the cluster key: a
+handshake proves that both have it, and what follows can be neither read nor changed by others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import math
-import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import AsyncGenerator
@@ -20,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
 from ..errors import OwnerSilent
 from ..events import StoppedBy
@@ -28,15 +28,15 @@ from ..nodes.intents import PATIENCE
 from ..nodes.remote_log import SILENCE, Take
 from ..nodes.unstored import FoundRun
 from ..runs.run import Run
+from .certificates import cluster_contexts
+from .unproven import Unproven
 
 logger = logging.getLogger(__name__)
 
 SIGN_OF_LIFE = 0.5
 """Seconds after which a node that has nothing to send says that it lives."""
-MOST_UNPROVEN = 100
-"""Maximum number of connections that have not proven yet that they have the cluster's key."""
 _SECONDS_BETWEEN_WARNINGS = 60.0
-_PROOF = 32  # bytes of a nonce, and of an HMAC
+_PAUSE = 0.1  # seconds after which a connection is accepted again, if there was no room for one
 _LONGEST_REQUEST = 4096
 _LONGEST_ID = 200  # characters, each of at most six bytes in JSON
 _FRAME = struct.Struct("!QI")  # the number of the first event, and the bytes that follow
@@ -50,15 +50,12 @@ class _Request(msgspec.Struct, frozen=True):
     by: StoppedBy = "user"
 
 
-def _proof(key: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, b"".join(parts), "sha256")
-
-
 class Peers:
     """Follows logs at other nodes. `follow` is what an engine is given."""
 
     def __init__(self, key: str) -> None:
-        self._key = key.encode()
+        self._key = key
+        self._context: ssl.SSLContext | None = None
 
     async def follow(self, address: str, run_id: str, after: int, *, hold: bool, take: Take) -> None:
         """Follow a log at its owner, until it ends or the connection does."""
@@ -90,33 +87,30 @@ class Peers:
         """Ask another node. Its answer can be read within the block. `ValueError` for an id that no node accepts."""
         if len(request.run_id) > _LONGEST_ID:
             raise ValueError("The id of the run is too long.")
-        host, _, port = address.rpartition(":")
         async with asyncio.timeout(SILENCE):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await self._connection(address)
         try:
-            async with asyncio.timeout(SILENCE):
-                await self._ask(reader, writer, request)
+            body = msgspec.json.encode(request)
+            writer.write(len(body).to_bytes(4, "big") + body)
             yield reader
         finally:
-            writer.close()
+            writer.transport.abort()  # nothing is left to send, and the owner of an attached run learns of it at once
 
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: _Request) -> None:
-        nonce, body, own = await reader.readexactly(_PROOF), msgspec.json.encode(request), os.urandom(_PROOF)
-        writer.write(_proof(self._key, b"ask", nonce, own, body) + own + len(body).to_bytes(4, "big") + body)
-        if not hmac.compare_digest(_proof(self._key, b"answer", own), await reader.readexactly(_PROOF)):
-            raise ValueError("The other node has another cluster key.")
+    async def _connection(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a node. `ssl.SSLError`, an `OSError`, if it has another cluster key."""
+        if self._context is None:
+            self._context = (await asyncio.to_thread(cluster_contexts, self._key)).client
+        host, _, port = address.rpartition(":")
+        return await asyncio.open_connection(host.strip("[]"), int(port), ssl=self._context)
 
     async def has_same_key(self, address: str, *, seconds: float) -> bool:
         """Connect to a node, and return whether it has the key of this one. `OSError` if it does not answer in time."""
-        host, _, port = address.rpartition(":")
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             try:
-                await self._ask(reader, writer, _Request("", 0))
-            except (EOFError, ValueError):
+                _, writer = await self._connection(address)
+            except ssl.SSLCertVerificationError:
                 return False
-            finally:
-                writer.close()
+        writer.transport.abort()
         return True
 
 
@@ -125,73 +119,88 @@ class PeerServer:
 
     def __init__(self, engine: Engine, key: str, *, seconds_to_ask: float = SILENCE) -> None:
         self._engine = engine
-        self._key = key.encode()
+        self._key = key
+        self._context: ssl.SSLContext | None = None
         self._seconds_to_ask = seconds_to_ask
-        self._server: asyncio.Server | None = None
+        self._tasks = OwnedTasks("the port for other nodes")
+        self._socket: socket.socket | None = None
         self._open: set[asyncio.StreamWriter] = set()
-        self._unproven = 0
-        """Connections that have not proven yet that they have the cluster's key."""
+        self._unproven = Unproven()
         self._logged_at = -math.inf
 
     async def start(self, sock: socket.socket) -> None:
         """Listen for other nodes."""
-        self._server = await asyncio.start_server(self._connected, sock=sock)
+        sock.setblocking(False)
+        self._socket = sock
+        self._context = (await asyncio.to_thread(cluster_contexts, self._key)).server
+        self._tasks.start(self._accept(sock))
 
     async def close(self) -> None:
         """End all connections, and listen no more."""
-        if self._server is not None:
-            self._server.close()
-            self.cut()
-            await self._server.wait_closed()
+        self.cut()
+        await self._tasks.cancel()
+        if self._socket is not None:
+            self._socket.close()
 
     def cut(self) -> None:
         """End all connections. The other nodes go on with the store, and come back."""
         for writer in list(self._open):
-            writer.close()
+            writer.transport.abort()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._unproven >= MOST_UNPROVEN:
-            writer.close()
-            return
+    async def _accept(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(sock)
+            except OSError as error:
+                logger.warning("the port for other nodes accepts no connection: %s", error)
+                await asyncio.sleep(_PAUSE)
+            else:
+                self._tasks.start(self._connected(connection, address[0]))
+
+    async def _connected(self, connection: socket.socket, address: str) -> None:
+        try:
+            async with asyncio.timeout(self._seconds_to_ask) as limit:
+                with self._unproven.place(address, limit):
+                    reader, writer = await self._proven(connection)
+                request = await _request_in(reader, writer)
+        except (OSError, EOFError, ValueError):
+            pass  # the other side has proven nothing, has asked for nothing in time, or has gone
+        else:
+            await self._answered(request, reader, writer)
+
+    async def _proven(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection whose other side has proven that it has the cluster key, and to which this one has."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=self._context)
+        except (ssl.SSLError, ConnectionError):
+            self._log_refusal()
+            raise
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _answered(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            self._unproven += 1
-            try:
-                async with asyncio.timeout(self._seconds_to_ask):
-                    request = await self._request(reader, writer)
-            finally:
-                self._unproven -= 1
-            run = None if request is None else self._engine.here(request.run_id)
-            if run is None or request is None:
+            if (run := self._engine.here(request.run_id)) is None:
                 return
             if request.ask == "log":
                 await self._serve(run, request, reader, writer)
             else:
                 await _answer(run, request, writer)
-        except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
+        except (OSError, EOFError, TimeoutError):
             pass  # the other node has gone
         finally:
             self._open.discard(writer)
             writer.close()
 
-    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Request | None:
-        """Return what a node asks for; None if it does not have the cluster's key."""
-        nonce = os.urandom(_PROOF)
-        writer.write(nonce)
-        proof, own = await reader.readexactly(_PROOF), await reader.readexactly(_PROOF)
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        body = await reader.readexactly(size) if size <= _LONGEST_REQUEST else b""
-        if not hmac.compare_digest(_proof(self._key, b"ask", nonce, own, body), proof):
-            self._log_refusal()
-            return None
-        writer.write(_proof(self._key, b"answer", own))
-        return msgspec.json.decode(body, type=_Request)
-
     def _log_refusal(self) -> None:
         now = time.monotonic()
         if now - self._logged_at >= _SECONDS_BETWEEN_WARNINGS:
             self._logged_at = now
-            logger.warning("a connection to the port for other nodes has another cluster key, and was refused")
+            logger.warning("a connection to the port for other nodes has another cluster key or none, and was refused")
 
     async def _serve(
         self, run: Run, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -210,6 +219,18 @@ class PeerServer:
                 await run.leave()
 
 
+async def _request_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Request:
+    """Return what a node asks for. Without a valid request the connection ends."""
+    try:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > _LONGEST_REQUEST:
+            raise ValueError("The request is too long.")
+        return msgspec.json.decode(await reader.readexactly(size), type=_Request)
+    except BaseException:
+        writer.transport.abort()
+        raise
+
+
 async def _whole(reader: asyncio.StreamReader) -> bytes:
     """Return an answer of one frame."""
     _, size = _FRAME.unpack(await reader.readexactly(_FRAME.size))
@@ -222,7 +243,7 @@ async def _answer(run: Run, request: _Request, writer: asyncio.StreamWriter) -> 
         answer: object = (await run.stop(request.by)).by_this_call
     else:
         now = msgspec.structs.replace(run.record, status=run.status, seq=run.seq, settlement=run.settlement)
-        answer = FoundRun(now, run.text)
+        answer = FoundRun(now, run.text, (await run.log.snapshot())[1].reasoning)
     body = msgspec.json.encode(answer)
     writer.write(_FRAME.pack(0, len(body)) + body)
     await writer.drain()

@@ -81,7 +81,7 @@ class Keeper:
             return self._with_cost(pump, settlement)
         except Exception:
             logger.exception("run %s: could not determine the outcome", pump.run.id)
-            return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server's log.").info())
+            return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server log.").info().final())
 
     def _with_cost(self, pump: Pump, settlement: AnySettlement) -> AnySettlement:
         cost = self.shared.cost(pump.run.record, settlement)
@@ -99,7 +99,7 @@ class Keeper:
             return await self.shared.retry(self._writing(pump, settlement, now))
         except Exception:
             logger.exception("run %s: could not store the outcome", pump.run.id)
-        failed = Failed(text=pump.log.text, error=StoreFailed().info())
+        failed = Failed(text=pump.log.text, error=StoreFailed().info().final())
         return await self.shared.retry.always(self._writing(pump, failed, now))
 
     def _writing(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ..events import Settled, Snapshot
+from ..events import Event, Settled, Snapshot
+from ..history import reasoning_of
 from ..log.log import Log
 from ..log.segment import Segment, segment_of
 from ..store import RunRecord, Store
@@ -17,18 +18,17 @@ _AT_ONCE = 512  # events of a stored log that are read at once
 
 
 class StoredLog:
-    """The log of a run that does not go on here, read the same way as a live one.
-
-    A reader of the log of a run that has not ended looks again every `pause` seconds.
-    """
+    """The log of a run that does not go on here, read the same way as a live one."""
 
     pause = LOOK_AGAIN
+    """Seconds between two looks of a reader, until the run has ended."""
     successor = None
     """A reader of this log reads it to its end."""
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._store = store
-        self._record = record
+        self.record = record
+        """The run, as it was read last. Who has read the settlement finds it here."""
         self.hold = False
         """The reader is the client by whose stay an attached run lives: a log of another node tells its owner."""
         self.closed = record.settlement is not None
@@ -38,26 +38,35 @@ class StoredLog:
 
     async def look(self) -> None:
         """Learn the text so far of a run that has not ended."""
-        if self._record.settlement is None:
-            log = await read_back(self._store, self._record.id)
+        if self.record.settlement is None:
+            log = await read_back(self._store, self.record.id)
             self.seq, self.text = log.seq, log.text
 
     def end(self, record: RunRecord) -> None:
         """Learn how the run has ended. It has no settlement if it is gone, with its session."""
         if record.settlement is not None:
-            self._record, self.closed = record, True
+            self.record, self.closed = record, True
             self.seq, self.text = record.seq, record.settlement.text
 
     async def batch(self, after: int) -> Segment:
         """Return the next events after `after`. A settlement that is known is not read again: it may be long."""
-        if self._record.settlement is not None:
+        if self.record.settlement is not None:
             if after >= self.seq - 1:
-                return segment_of([Settled(self._record.settlement)][after - self.seq + 1 :])
-            return segment_of(await self._store.read_log(self._record.id, after, min(_AT_ONCE, self.seq - 1 - after)))
-        record = await self._store.get_run(self._record.id) if not self.closed else None
-        events = await self._store.read_log(self._record.id, after)
+                return segment_of([Settled(self.record.settlement)][after - self.seq + 1 :])
+            return segment_of(await self._store.read_log(self.record.id, after, min(_AT_ONCE, self.seq - 1 - after)))
+        record = await self._store.get_run(self.record.id) if not self.closed else None
+        events = await self._store.read_log(self.record.id, after)
         self.closed = record is None or record.settlement is not None
+        return await self._with_end(events)
+
+    async def _with_end(self, events: Sequence[Event]) -> Segment:
+        """Return events as a segment. With the settlement among them, the whole record is known."""
+        if events and isinstance(events[-1], Settled) and (record := await self._last_record()) is not None:
+            self.end(record)
         return segment_of(events)
+
+    async def _last_record(self) -> RunRecord | None:
+        return await self._store.get_run(self.record.id)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` every now and then, until the returned function is called."""
@@ -73,9 +82,13 @@ class StoredLog:
         timer = asyncio.get_running_loop().call_later(self.pause, look_again)
         return lambda: timer.cancel()
 
-    def snapshot(self) -> tuple[int, Snapshot]:
-        """Return what was visible before the settlement."""
-        return max(self.seq - 1, 0), Snapshot(self.text)
+    async def snapshot(self) -> tuple[int, Snapshot]:
+        """Return what was visible before the settlement, and up to which seq: a reader can go on from there."""
+        record = self.record
+        if self.oldest > 1 and record.settlement is not None:  # the log was trimmed: its message is left
+            messages = await self._store.messages(record.session_id) if record.session_id is not None else []
+            return self.seq - 1, Snapshot(record.settlement.text, reasoning_of(record.id, messages))
+        return await (await read_back(self._store, record.id)).snapshot()
 
 
 async def read_back(store: Store, run_id: str) -> Log:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -25,6 +27,7 @@ from ..evals import api as batches
 from ..events import Source
 from ..peers import Peers
 from ..runs.run import Limits, Run
+from ..runs.shared import Clock
 from ..store import RunRecord, Store
 from ..store.memory import MemoryStore
 from ..store.opening import open_store
@@ -36,6 +39,11 @@ from .accounts.auth import Gate, check_bind
 from .accounts.client_addresses import TrustedProxies
 from .accounts.data import api as data_calls
 from .accounts.data.retention import delete_old
+from .accounts.ended_keys import EndedKeys
+from .accounts.factors import api as second_factor_api
+from .accounts.factors import passkey_api
+from .accounts.factors.passkeys import Passkeys
+from .accounts.factors.second_factors import SecondFactors
 from .accounts.keys import LOOK_EVERY, Keys
 from .accounts.made_keys import KeyFile
 from .accounts.owners import Owners
@@ -53,7 +61,7 @@ from .config.provider_factory import NEAR
 from .config.saved_settings import SavedFile
 from .config.settings import AGENT, Settings, SettingsError, data_folder
 from .config.shared_settings import SavedDocument
-from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, pass_through
+from .dialects import ag_ui, ai_sdk, llama_cpp, ollama, ollama_embeddings, pass_through
 from .dialects import anthropic as messages
 from .dialects import completions as text_completions
 from .dialects import openai_chat as completions
@@ -75,6 +83,8 @@ from .sharing import links
 from .sources.agent_factory import agent_users_of, agents_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
+
+logger = logging.getLogger(__name__)
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
@@ -112,12 +122,15 @@ ENDPOINTS: list[Endpoint] = [
     *ai_sdk.ENDPOINTS,
     *llama_cpp.ENDPOINTS,
     *ollama.ENDPOINTS,
+    *ollama_embeddings.ENDPOINTS,
     *batches.ENDPOINTS,
     *models.ENDPOINTS,
     *grants.ENDPOINTS,
     *sign_in.ENDPOINTS,
     *oidc.ENDPOINTS,
     *own_account.ENDPOINTS,
+    *second_factor_api.ENDPOINTS,
+    *passkey_api.ENDPOINTS,
     *data_calls.ENDPOINTS,
     *key_calls.ENDPOINTS,
     *people_calls.ENDPOINTS,
@@ -168,6 +181,7 @@ def create_app(
         settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
     )
     parts = _parts(settings, store, configured, keys, environ, _published(agents or {}, settings), observers)
+    parts.second_factors, parts.passkeys = SecondFactors(parts.people, sealer), Passkeys(parts.people, sealer)
     return _app(parts, _lifespan(parts))
 
 
@@ -181,18 +195,27 @@ def _parts(
     observers: Observers,
 ) -> Parts:
     """Return the services of a server, each with those that it needs."""
-    people = People(store, on_first=keys.need, proxies=TrustedProxies(settings.proxy.addresses))
+    people = People(
+        store,
+        on_first=keys.need,
+        proxies=TrustedProxies(settings.proxy.addresses),
+        factor_for=settings.second_factor,
+    )
     owners = Owners(keys, people.callers)
     providers, fallbacks = configured.providers, lambda: configured.fallbacks
-    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, owners.require)
+    prices, clock = prices_of(settings), time.time
+    spending = Spending(store, owners, settings.budget, prices, settings.currency, clock)
+    require = spending.require_model
+    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, require)
     users = agent_users_of(settings, publish, owners.access)
     agent_sources = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
-    spending = Spending(store, owners, settings.budget, prices_of(settings), settings.currency)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, observers)
+    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, observers, clock)
     budgets = Budgets(store, engine, owners, spending)
     panes = PaneSources(chats, observers.enter, spending.metered_pane)
-    rounds = Rounds(engine, store, panes, settings.prices, budgets.submit)
-    return Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers, people, budgets)
+    rounds = Rounds(engine, store, panes, prices, budgets.submit)
+    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers, people, budgets)
+    keys.on_end = EndedKeys(engine, parts.batches, parts.tasks).stop
+    return parts
 
 
 def _engine(
@@ -202,6 +225,7 @@ def _engine(
     agents: AgentSources,
     spending: Spending,
     observers: Observers,
+    clock: Clock,
 ) -> Engine:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
     engine = Engine(
@@ -218,6 +242,7 @@ def _engine(
         counts=observers.activity.counts,
         follow=None if peers is None else peers.follow,
         unstored=peers,
+        clock=clock,
     )
     observers.watch(engine)
     return engine
@@ -375,6 +400,7 @@ def _begin_background(parts: Parts) -> None:
     background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
     background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", delete_old))
     background.every("old audit entries", 3600.0, lambda: _as_one_node(parts, "old audit entries", _trim_audit))
+    background.every("head of the audit log", 3600.0, lambda: _as_one_node(parts, "audit head", _log_audit_head))
     background.every("refused keys", 60.0, parts.refused_keys.write, first=60.0)
     background.every("erasures", 60.0, parts.erasing.look)
     background.every("old requests", 60.0, lambda: _as_one_node(parts, "old requests", _forget_requests), first=60.0)
@@ -409,6 +435,7 @@ async def _forget_sign_ins(parts: Parts) -> None:
     await people.sign_ins.forget_ended()
     await people.secrets.forget_old()
     await people.throttle.forget_old()
+    await people.browsers.forget_old()
 
 
 async def _refresh_people(parts: Parts) -> None:
@@ -425,6 +452,13 @@ async def _forget_links(parts: Parts) -> None:
 async def _trim_audit(parts: Parts) -> None:
     """Delete entries of the audit log that are older than `audit_days`."""
     await parts.audit.trim(parts.store, parts.engine.now() - parts.settings.audit_days * 86400)
+
+
+async def _log_audit_head(parts: Parts) -> None:
+    """Log the newest entry's number and digest: logs are kept elsewhere, and `audit verify --head` takes it."""
+    n, digest = await parts.store.audit_end()
+    if n:
+        logger.info("the head of the audit log is %d:%s", n, digest)
 
 
 def limits_of(settings: Settings) -> Limits:

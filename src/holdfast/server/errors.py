@@ -18,7 +18,7 @@ from ..asgi.client import CONNECTION, ClientConnection
 from ..asgi.cursor import AT_ONCE
 from ..asgi.event_stream import info_of
 from ..errors import HoldfastError, NotFound, ResumeGap, SessionBusy
-from ..events import ErrorInfo
+from ..events import NOT_AGAIN, ErrorInfo
 from ..ids import new_id
 from ..redaction import hide_link
 from ..wires import native
@@ -107,7 +107,7 @@ OLLAMA_HAS_IT = (
     *("/api/blobs", "/api/copy", "/api/create", "/api/delete"),
     *("/api/embed", "/api/embeddings", "/api/pull", "/api/push"),
 )
-"""Paths of Ollama's API that this server does not have."""
+"""Paths of Ollama's API that this server does not have, and those that it passes on, whose errors come late."""
 
 
 def is_of_ollama(path: str) -> bool:
@@ -129,10 +129,11 @@ def error_answer(
 ) -> Json:
     """Return an error as a response, with headers that say whether to retry.
 
-    An invalid request would be refused again, so a header makes SDKs not retry it.
+    An invalid request would be refused again, and a model may have worked on one that failed: a header makes SDKs not
+    retry either.
     """
     sent = {"x-request-id": new_id("req")}
-    if 400 <= info.status < 500 and info.status not in RETRIED:
+    if info.type == NOT_AGAIN or (400 <= info.status < 500 and info.status not in RETRIED):
         sent["x-should-retry"] = "false"
     sent |= headers or {}
     sent |= retry_headers(info)
@@ -207,8 +208,28 @@ class ScopeMissing(NotAllowed):
         super().__init__(f"This key lacks the scope {scope!r}. Create a key that has it.")
 
 
+class FactorRequired(NotAllowed):
+    """The server requires a second factor, and the person has none yet."""
+
+    code = "second_factor_required"
+
+    def __init__(self) -> None:
+        super().__init__("This server requires a second factor. Set it up in your account first.")
+
+
+class SignInAgain(NotAllowed):
+    """The person has to prove again who it is: a stolen cookie must not be enough."""
+
+    code = "sign_in_again"
+
+    def __init__(self) -> None:
+        super().__init__("You signed in some time ago. Enter your password again, or sign in again, and repeat this.")
+
+
 def not_allowed(rule: AccessRule, access: Access) -> NotAllowed:
     """Return why a rule does not admit a caller: the sign-in, the role or the scope that is missing."""
+    if access.lacks_factor:
+        return FactorRequired()
     if rule.person and access.via != "sign_in":
         return SignInNeeded()
     if rule.role == "admin":

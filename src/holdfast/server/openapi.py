@@ -78,10 +78,11 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
 
 
 def _answers(endpoint: Endpoint) -> dict[int, str]:
-    """Return the responses of an endpoint, including those of its access rule."""
-    if endpoint.who is ANYONE:
-        return endpoint.answers
-    return {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it", **endpoint.answers}
+    """Return the responses of an endpoint, including those of its access rule and of its query."""
+    answers = {400: "an unknown query parameter"} if endpoint.is_own else {}
+    if endpoint.who is not ANYONE:
+        answers |= {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it"}
+    return {**answers, **endpoint.answers}
 
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..engine.engine import Engine
 from ..errors import HoldfastError
-from ..store import Store
+from ..store import Idempotency, Store
 from ..store.semantics import starts_left
 
 _MINUTE = 60.0
@@ -46,9 +46,9 @@ class StartRate:
         """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
-    async def take(self, owner: str, starts: int = 1) -> None:
-        """Take one token or more, or refuse, with the time until there are enough."""
-        if not self._per_minute:
+    async def take(self, owner: str, starts: int = 1, *, key: Idempotency | None = None) -> None:
+        """Take one token or more, or refuse, with the time until there are enough. A repeated key takes none."""
+        if not self._per_minute or (key is not None and await self._engine.repeated(key) is not None):
             return
         if self._engine.is_alone:
             wait = self._take_here(owner, starts)

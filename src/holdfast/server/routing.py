@@ -12,8 +12,19 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..access import ACCESS, RULE, RULES, AccessRule
+from ..errors import BadRequest
 from .budgets.added_headers import sending
-from .errors import Json, LongJson, MethodNotAllowed, PathNotFound, error_response, is_of_ollama, not_allowed
+from .errors import (
+    Json,
+    LongJson,
+    MethodNotAllowed,
+    NotAllowed,
+    PathNotFound,
+    SignInAgain,
+    error_response,
+    is_of_ollama,
+    not_allowed,
+)
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
 from .services import Parts
 
@@ -38,6 +49,7 @@ class Endpoint:
         pictures: bool = False,
         ollama: bool = False,
         audit: str | None = "",
+        stores: bool = True,
     ) -> None:
         if who not in RULES:
             raise ValueError(f"{method} {path} has the rule {who.name!r}, which is none of access.RULES.")
@@ -51,6 +63,9 @@ class Endpoint:
         self.lists = lists
         self.who = who
         self.pictures = pictures
+        self.stores = stores and method in ("POST", "PUT", "PATCH") and who.scope in ("chat", "batch")
+        """Whether calls store something, so that they need room in the caller's `bytes_stored`: all that change
+        something with the scopes `chat` and `batch`, but those that say otherwise."""
         self.ollama = ollama
         """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
         self.audit = f"{method} {path}" if audit == "" and self.must_be_audited else audit or ""
@@ -65,11 +80,22 @@ class Endpoint:
         """Whether the rule alone puts calls into the audit log."""
         return self.who.role == "admin" or (self.who.person and self.method != "GET")
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the call is of our own API. Clients of other vendors' APIs add parameters of theirs."""
+        return self.path.startswith("/api/") and not self.path.startswith(_OF_OTHERS)
+
     def with_handler(self, handler: Handler) -> Endpoint:
         """Return the same endpoint with another handler."""
         changed = copy(self)
         changed.handler = handler
         return changed
+
+
+_OF_OTHERS = (
+    *("/api/chat", "/api/generate", "/api/tags", "/api/show", "/api/ps", "/api/version"),  # Ollama's, and the AI SDK's
+    "/api/oidc/",  # an identity provider sends what it likes
+)
 
 
 class _Node:
@@ -159,12 +185,16 @@ class Router:
         try:
             endpoint = self._find(scope)
             if endpoint.who.name not in scope[ACCESS].rules:
-                await self._refuse(endpoint, request)
+                await self._refuse(endpoint, request, not_allowed(endpoint.who, scope[ACCESS]))
+            if endpoint.who.fresh and not await self._parts.people.callers.is_fresh(scope[ACCESS]):
+                await self._refuse(endpoint, request, SignInAgain())
             scope[RULE] = endpoint.who
+            if endpoint.stores and (scope[ACCESS].budgets or self._parts.settings.budget.bytes_stored is not None):
+                await self._parts.budgets.require_room(scope[ACCESS])
             if endpoint.audit:
                 response = await self._audited(endpoint, request)
             else:
-                response = await endpoint.handler(self._parts, request)
+                response = await self._answer(endpoint, request)
             if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
                 response = Compressed(response, coding, self._parts.compression)
             await response(scope, receive, sending(scope, send))
@@ -172,10 +202,14 @@ class Router:
             await error_response(request, error)(scope, receive, sending(scope, send))
 
     async def _audited(self, endpoint: Endpoint, request: Request) -> ASGIApp:
-        return await self._parts.audit.noted(request, endpoint.audit, lambda: endpoint.handler(self._parts, request))
+        return await self._parts.audit.noted(request, endpoint.audit, lambda: self._answer(endpoint, request))
 
-    async def _refuse(self, endpoint: Endpoint, request: Request) -> NoReturn:
-        refusal = not_allowed(endpoint.who, request.scope[ACCESS])
+    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
+        if request.scope["query_string"] and endpoint.is_own:
+            _check_query(endpoint, request)
+        return await endpoint.handler(self._parts, request)
+
+    async def _refuse(self, endpoint: Endpoint, request: Request, refusal: NotAllowed) -> NoReturn:
         if endpoint.audit:
             await self._parts.audit.refused(request, endpoint.audit, refusal.code)
         raise refusal
@@ -213,6 +247,16 @@ class Router:
                 yield endpoint
             elif (found := tree.find(path)) is not None:
                 yield found[0]
+
+
+def _check_query(endpoint: Endpoint, request: Request) -> None:
+    """Refuse a parameter that the endpoint does not have: an ignored filter would return everything."""
+    if unknown := sorted(request.query_params.keys() - endpoint.query.keys()):
+        known = ", ".join(sorted(endpoint.query)) or "none"
+        raise BadRequest(
+            f"Unknown query parameter {unknown[0][:64]!r}. {endpoint.method} {endpoint.path} has: {known}.",
+            param=unknown[0][:64],
+        )
 
 
 def _takes_word_for_id(endpoint: Endpoint, path: str) -> bool:

@@ -14,10 +14,13 @@ from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
-from ..pricing import Price, cost
+from ..pricing import Prices, cost
 from ..runs.run import Cost
 from ..store import RunRecord, Store
+from .accounts.agent_users import models_of
 from .accounts.data.erasing import Erasing
+from .accounts.factors.passkeys import Passkeys
+from .accounts.factors.second_factors import SecondFactors
 from .accounts.keys import Keys
 from .accounts.oidc.opening import oidc_of
 from .accounts.people.people import People
@@ -39,6 +42,9 @@ from .webhooks import Webhooks
 
 class Parts:
     """The services of a server."""
+
+    second_factors: SecondFactors
+    passkeys: Passkeys
 
     def __init__(
         self,
@@ -85,11 +91,10 @@ class Parts:
         self.large_bodies = asyncio.Lock()
         """Held while a large request body is checked and decoded."""
         self.prices = prices_of(settings)
-        """Prices by the model names of messages: an agent or an alias has the price of its model."""
         self.currency = settings.currency
         self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take, settings.prices, budgets.submit)
+        self.batches = BatchRunner(store, engine, self.starts.take, self.prices, budgets.submit)
 
     @cached_property
     def audit(self) -> Audit:
@@ -132,11 +137,9 @@ class Parts:
         self.closing.begin()
 
 
-def prices_of(settings: Settings) -> dict[str, Price]:
-    """Return the prices by the names of models, agents and aliases."""
-    models = {f"agent/{agent.name}": agent.model for agent in settings.agents} | settings.aliases
-    named = {name: settings.prices[model] for name, model in models.items() if model in settings.prices}
-    return settings.prices | named
+def prices_of(settings: Settings) -> Prices:
+    """Return the prices of models and agents."""
+    return Prices(settings.prices, models_of(settings))
 
 
 def costs_of(settings: Settings) -> Cost:
@@ -144,7 +147,7 @@ def costs_of(settings: Settings) -> Cost:
     prices = prices_of(settings)
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        price = None if record.kind == "pane" else prices.get(settlement.answered_by or record.model)
+        price = None if record.kind == "pane" else prices.of(settlement.answered_by or record.model)
         return cost(price, settlement.usage)
 
     return cost_of_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -10,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from ..errors import HoldfastError, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
+from ..errors import HoldfastError, OwnerSilent, RunLimitReached, SessionBusy, ShuttingDown, StoreUnavailable
 from ..events import Failed, Receipt, Stopped, StoppedBy
 from ..log.settlement import StopIntent
 from ..runs.pump import Pump, left_this_node
@@ -21,7 +22,10 @@ from .changes import SessionWatchers
 
 logger = logging.getLogger(__name__)
 
-_INTERRUPTS = 3  # attempts to stop a run that another node has started meanwhile
+PATIENCE = 8.0
+"""Seconds in which a run that interrupts those of other nodes has started, or has failed."""
+_LOOK = 1.0  # seconds between two attempts to start it; a hint comes sooner, unless it is lost
+_DELETES = 3  # attempts to stop a run that another node has started meanwhile
 
 Create = Callable[[RunRecord], Awaitable[RunRecord]]
 """Adds a run to the store: it starts, waits in its session's queue, or is an earlier one with the same key."""
@@ -49,7 +53,7 @@ class SessionQueue:
         self._open = open_run
         # while a run is being accepted
         self._accepting: dict[str, asyncio.Event] = {}
-        self._disowned: set[str] = set()
+        self._disowned: dict[str, asyncio.Event] = {}
         # while a task holds or waits for it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # while its next run is being started
@@ -88,6 +92,8 @@ class SessionQueue:
         if self.shared.admission.closed:
             raise ShuttingDown
         if idempotency and (known := await self._find(idempotency)):
+            if known.id in self._disowned:  # not waited for: its end needs the lock
+                raise StoreUnavailable("An earlier request with this idempotency key is being withdrawn. Try again.")
             return known
         if run.record.session_id:
             await self.make_way(run.record.session_id, if_busy)
@@ -104,16 +110,43 @@ class SessionQueue:
         """
         run = pump.run
         try:
-            for _ in range(_INTERRUPTS):  # another interrupting run may be started first
-                await self._replace_running(session_id, run)
-                await self.start_next(session_id)
-                if self._pumps.get(run.id) is not pump or run.status != "queued":
-                    break
+            await self._take_turn(pump, session_id)
         except HoldfastError as error:
             async with self.lock(session_id):
                 if await self._drop(pump, Failed(error=error.info())):
                     raise
         return run if run.id in self._pumps or run.settlement is not None else await self._open(run.id)
+
+    async def _take_turn(self, pump: Pump, session_id: str) -> None:
+        """Stop what runs in a session until a run that waits in it has started.
+
+        Other nodes may have runs in line that interrupt, too: each is started by its own node, and replaced by the
+        next one. A change of the session is the sign to try again.
+        """
+        changed, until = asyncio.Event(), asyncio.get_running_loop().time() + PATIENCE
+        unwatch = self._watchers.watch(session_id, changed.set)
+        try:
+            while True:
+                changed.clear()
+                await self._replace_running(session_id, pump.run)
+                await self.start_next(session_id)
+                if self._pumps.get(pump.run.id) is not pump or pump.run.status != "queued":
+                    return
+                if self.shared.admission.closed:
+                    return  # another node starts it
+                if asyncio.get_running_loop().time() >= until:
+                    raise OwnerSilent(await self._in_the_way(session_id, pump.run.id), taken=False)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await changed.wait()
+        finally:
+            unwatch()
+
+    async def _in_the_way(self, session_id: str, run_id: str) -> str:
+        """Return the run of a session for which another one waits."""
+        running = await self._retry(lambda: self._store.list_runs(session_id=session_id, status="running"))
+        queued = await self._retry(lambda: self._store.queued(session_id))
+        return next((record.id for record in (*running, *queued) if record.id != run_id), run_id)
 
     async def _replace_running(self, session_id: str, by: Run) -> None:
         """Stop the running run of a session on any node, and wait until it has ended."""
@@ -135,6 +168,18 @@ class SessionQueue:
         if (done := self._accepting.get(run_id)) is not None:
             await done.wait()
 
+    async def decided(self, run_id: str) -> bool:
+        """Wait for a run that is being added, or whose creation is being undone. False if it is neither.
+
+        The caller does not hold the session's lock, which these need.
+        """
+        if not self.is_accepting(run_id):
+            return False
+        await self.accepted(run_id)
+        if (done := self._disowned.get(run_id)) is not None:
+            await done.wait()
+        return True
+
     async def make_way(self, session_id: str, if_busy: IfBusy) -> None:
         """Stop what a new run of a session interrupts, or refuse the run if too many wait. The lock is held."""
         if if_busy == "interrupt":
@@ -148,7 +193,7 @@ class SessionQueue:
             return await create(pump.run.record)
         except Exception as error:
             if isinstance(error, StoreUnavailable) or not isinstance(error, HoldfastError):
-                self._disowned.add(pump.run.id)
+                self._disowned[pump.run.id] = asyncio.Event()
                 self.shared.work.start(self._disown(pump.run))
             raise
 
@@ -167,22 +212,17 @@ class SessionQueue:
         try:
             await self.disown(run)
         finally:
-            self._disowned.discard(run.id)
+            self._disowned.pop(run.id).set()
 
     async def disown(self, run: Run) -> None:
         """Settle a run whose creation failed for the caller but may have reached the store."""
         session_id, ask, node = run.record.session_id, self._retry.always, run.record.node_id
         failed = Failed(error=StoreUnavailable("The store did not confirm the start of this run.").info())
         async with self.lock(session_id or run.id):
-            await ask(lambda: self._store.drop_queued(run.id, failed, self.shared.clock()))
-            made = await ask(lambda: self._store.get_run(run.id))
-            if made is None or made.node_id != node or made.epoch > 1 or made.id in self._pumps:
-                return  # never created, dropped, taken over, or already started from the queue
-            await ask(
-                lambda: self._store.settle(
-                    made.id, made.epoch, seq=1, settlement=failed, message=None, now=self.shared.clock()
-                )
-            )
+            if run.id in self._pumps:
+                return  # it was started from the queue
+            await ask(lambda: self._store.refuse_start(run.id, node, failed, self.shared.clock()))
+        self._watchers.touch(session_id, run.record.owner)
         if session_id is not None:
             await self.start_next(session_id)
 
@@ -205,7 +245,8 @@ class SessionQueue:
             if record is not None:
                 self._take_on(self._pumps.get(record.id) or self._runs.make(record), record)
             await self._look_after_all(session_id)
-        self._watchers.touch(session_id, record.owner if record is not None else None)
+        if record is not None:  # or else each node would hint at what the others have just looked at
+            self._watchers.touch(session_id, record.owner)
 
     async def first_queued(self, session_id: str) -> RunRecord | None:
         """Take the first run from a session's queue.
@@ -260,7 +301,7 @@ class SessionQueue:
 
         Other nodes may start one, so this is repeated some times.
         """
-        for times_left in reversed(range(_INTERRUPTS)):
+        for times_left in reversed(range(_DELETES)):
             await self.stop_all(session_id, "user")
             async with self.lock(session_id):
                 await self.drop_all(session_id, "user")
@@ -307,8 +348,11 @@ class SessionQueue:
         if run.status != "queued" or pump.log.closed:
             return False
         self._pumps[run.id] = pump
-        now = self.shared.clock()
-        if await self._retry(lambda: self._store.drop_queued(run.id, settlement, now)) is not None:
+        store, now = self._store, self.shared.clock()
+        drop = partial(store.drop_queued, run.id, settlement, now)
+        if isinstance(settlement, Failed):
+            drop = partial(store.refuse_start, run.id, self.shared.node_id, settlement, now)
+        if await self._retry(drop) is not None:
             self._runs.keeper.show(pump, settlement, now)
             return True
         await self.look_after(pump)
@@ -321,8 +365,14 @@ class SessionQueue:
             self._runs.keeper.lose(pump)
 
     def on_hint(self, session_id: str) -> None:
-        """Handle a hint about a changed session: another node may have started a run that is queued here."""
-        if any(pump.run.status == "queued" for pump in self._pumps.of_session(session_id)):
+        """Handle a hint about a changed session: another node may have started a run that is queued here.
+
+        A run that interrupts is started by its own node only, as soon as it is the first in line.
+        """
+        queued = [pump.run for pump in self._pumps.of_session(session_id) if pump.run.status == "queued"]
+        if any(run.record.ahead for run in queued):
+            self.shared.work.start(self.start_next(session_id))
+        elif queued:
             self.shared.work.start(self._check_waiting(session_id))
 
     async def _check_waiting(self, session_id: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from ..access import Payer as Payer
 from ..events import AnySettlement, Event
 from ..history import Message, Session
+from ..ids import ModelName
 from .nodes import NodeStore
 from .people.audit import AuditStore
 from .people.owned import OwnedStore
@@ -46,7 +47,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     parent_id: str | None = None
     """The message that the answer follows."""
-    model: str = ""
+    model: ModelName = ModelName("")
+    """Empty for a source of the program's own that names none."""
+    asked: str = ""
+    """The model as the client wrote it; empty if the client left the choice to the server."""
     kind: str = "chat"
     lifetime: Lifetime = "detached"
     status: Status = "running"
@@ -69,6 +73,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     payer: Payer = Payer()
     waits: bool = False
     """True while the run waits for a person."""
+
+    @property
+    def echo(self) -> str:
+        """The model's name in answers of a wire that repeats what its client wrote."""
+        return self.asked or self.model
 
 
 class Idempotency(msgspec.Struct, frozen=True):
@@ -132,6 +141,8 @@ class SearchHit(msgspec.Struct, frozen=True):
     message_id: str
     excerpt: tuple[tuple[str, bool], ...]
     """The sentence in pieces. The flag of a piece is True if it is a word of the query."""
+    offset: int
+    """The position of the first of these words in the text of the message, in characters (Unicode code points)."""
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,6 +329,14 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """
         ...
 
+    async def refuse_start(self, run_id: str, node_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a run whose caller was told that it did not start, and forget its idempotency key.
+
+        So a repeated request starts another run. Returns the changed record; None if the run is neither queued nor one
+        of this node without an event.
+        """
+        ...
+
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""
         ...
@@ -377,6 +396,10 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """Add a session together with messages (a fork or an import) whose last one is its head."""
         ...
 
+    async def get_message(self, session_id: str, message_id: str) -> Message | None:
+        """Return one message of a session."""
+        ...
+
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session, including siblings, in the order in which they were added."""
         ...
@@ -428,17 +451,40 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """Return documents of an owner, of every kind, by kind and id. `after` is that of the last one seen."""
         ...
 
-    async def delete_document(self, kind: str, id: str) -> bool:
-        """Delete a document; False if it did not exist."""
+    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
+        """Delete a document, of this version if one is given; False if it did not exist."""
+        ...
+
+    # owners
+
+    async def add_account(self, account: Document, owner: str) -> Document:
+        """Store a new account together with its claim on an owner, which is made if there is none: both or none.
+
+        `OwnerTaken` if another account or the settings file has it. The keys of a service become keys of the account.
+        """
+        ...
+
+    async def account_of(self, owner: str) -> str | None:
+        """Return the id of an owner's account: empty for a service, None if there is no such owner."""
+        ...
+
+    async def release_owner(self, owner: str) -> bool:
+        """Delete an owner, so that an account can claim its data; False if there is none."""
         ...
 
     # API keys
 
-    async def add_key(self, key: KeyRecord) -> KeyRecord:
-        """Add an API key. `KeyExists` if a key of the same owner that is not revoked has the same name.
+    async def add_key(self, key: KeyRecord, most: int | None = None) -> KeyRecord:
+        """Add an API key, together with its owner if that is a new service.
 
-        A known id changes nothing: the stored key is returned, which may be revoked.
+        `OwnerTaken` if its owner belongs to anyone else, `KeyExists` if an active key of the same person, or of any
+        service, has the same name, `KeyLimitReached` if its person has `most` active keys. A known id changes nothing:
+        the stored key is returned, which may be revoked.
         """
+        ...
+
+    async def misplaced_keys(self) -> list[str]:
+        """Return the ids of active keys whose owner belongs to another account than the key, or does not exist."""
         ...
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
@@ -493,7 +539,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def stored_bytes(self, owner: str) -> int:
-        """Return the size of an owner's messages and pictures, in bytes."""
+        """Return the size of all that an owner has stored, in bytes: also of its runs, their logs, and documents."""
         ...
 
     async def close(self) -> None:

@@ -47,8 +47,24 @@ class DocumentStore(Protocol):
         """Return documents of a kind, the last added first."""
         ...
 
-    async def delete_document(self, kind: str, id: str) -> bool:
+    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
         """Delete a document."""
+        ...
+
+
+class AccountStore(DocumentStore, Protocol):
+    """The methods of a store that accounts need: documents and owners."""
+
+    async def add_account(self, account: Document, owner: str) -> Document:
+        """Store a new account together with its claim on an owner."""
+        ...
+
+    async def account_of(self, owner: str) -> str | None:
+        """Return the account of an owner."""
+        ...
+
+    async def release_owner(self, owner: str) -> bool:
+        """Delete an owner."""
         ...
 
 
@@ -89,6 +105,10 @@ class Documents(Generic[T]):
         changed = self._document(id, body, owner, self._now() if at is None else at)
         return self._stored(await self._store.put_document(changed, version))
 
+    async def add(self, id: str, body: T, put: Callable[[Document], Awaitable[Document]]) -> Stored[T]:
+        """Create a document with a method of the store that changes more than the document."""
+        return self._stored(await put(self._document(id, body, "", self._now())))
+
     def _document(self, id: str, body: T, owner: str, now: float) -> Document:
         return Document(
             kind=self._kind,
@@ -105,6 +125,17 @@ class Documents(Generic[T]):
             with suppress(StaleDocument):
                 return await self.put(id, body, owner=owner)
         return found
+
+    async def change_or_delete(self, id: str, change: Callable[[T], T | None]) -> None:
+        """Replace a document's body by the result of `change`; delete the document if that is None."""
+        while (known := await self.get(id)) is not None:
+            if (after := change(known.body)) is None:
+                if await self.delete(id, version=known.version):
+                    return
+                continue
+            with suppress(StaleDocument):
+                await self.put(id, after, owner=known.owner, version=known.version)
+                return
 
     async def change(
         self, id: str, change: Callable[[T], Awaitable[T]], *, owner: str | None = None
@@ -140,6 +171,23 @@ class Documents(Generic[T]):
             with suppress(StaleDocument):
                 return self._stored((await self._store.put_documents([put, among.next(seen)]))[0])
 
+    async def add_alone(
+        self, id: str, body: T, check: Callable[[], Awaitable[object]], *, among: DocumentGuard, owner: str = ""
+    ) -> Stored[T]:
+        """Create a document if `check` raises nothing. `StaleDocument` if there is one with that id.
+
+        It is retried if another was added with the same guard meanwhile, so what `check` has counted still holds.
+        """
+        while True:
+            seen = await among.version()
+            await check()
+            put = self._document(id, body, owner, self._now()), None
+            try:
+                return self._stored((await self._store.put_documents([put, among.next(seen)]))[0])
+            except StaleDocument:
+                if await self.get(id) is not None:
+                    raise
+
     async def exchange(self, id: str, body: T, *, owner: str = "") -> Stored[T] | None:
         """Store a body unconditionally, and return the document that it replaces."""
         while True:
@@ -153,17 +201,18 @@ class Documents(Generic[T]):
         page = await self._store.list_documents(self._kind, owner, before=before, limit=limit)
         return [self._stored(document) for document in page]
 
-    async def all(self, *, owner: str | None = None, retry: Retry | None = None) -> AsyncGenerator[Stored[T]]:
-        """Yield every document, the newest first. With `retry`, wait for a store that is not reachable."""
-        before: str | None = None
+    async def all(
+        self, *, owner: str | None = None, before: str | None = None, retry: Retry | None = None
+    ) -> AsyncGenerator[Stored[T]]:
+        """Yield every document, or those `before` one, the newest first. With `retry`, wait for an absent store."""
         while page := await _call(partial(self.page, owner=owner, before=before), retry):
             for stored in page:
                 yield stored
             before = page[-1].id
 
-    async def delete(self, id: str) -> bool:
-        """Delete a document; False if it did not exist."""
-        return await self._store.delete_document(self._kind, id)
+    async def delete(self, id: str, *, version: int | None = None) -> bool:
+        """Delete a document, of this version if one is given; False if it did not exist."""
+        return await self._store.delete_document(self._kind, id, version)
 
     def _stored(self, document: Document) -> Stored[T]:
         body = msgspec.convert(document.body, self._body)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ..errors import (
@@ -17,11 +16,12 @@ from ..errors import (
     SessionNotFound,
     StaleView,
 )
-from ..events import AnySettlement, Event, Settled
+from ..events import AnySettlement, Event, Settled, encode_event
 from ..history import Message, Session, text_of
 from . import (
     HEAD,
     Append,
+    Document,
     FeedEntry,
     Idempotency,
     IfBusy,
@@ -125,6 +125,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         """By owner and key: the digest of the request, and the id of the run that it has started."""
 
     # the data of an owner
+
+    async def add_account(self, account: Document, owner: str) -> Document:
+        """Store a new account together with its claim on an owner."""
+        self.claim_owner(owner, account.id)
+        return await self.put_document(account)
 
     async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> list[str]:
         """Return the ids of an owner's sessions of every kind."""
@@ -411,6 +416,17 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         self.stored_sessions[run.record.session_id or ""].add_entry(rules.settled_entry(run_id, settlement, None))
         return run.record
 
+    async def refuse_start(self, run_id: str, node_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a run that did not start for its caller, and forget its key."""
+        run = self.stored_runs.get(run_id)
+        if run is None or not rules.is_refusable(run.record, node_id):
+            return None
+        self._forget_key(run)
+        if run.record.status == "queued":
+            return await self.drop_queued(run_id, settlement, now)
+        await self.settle(run_id, run.record.epoch, seq=1, settlement=settlement, message=None, now=now)
+        return run.record
+
     def _queued_run(self, run_id: str) -> StoredRun | None:
         run = self.stored_runs.get(run_id)
         return run if run is not None and run.record.status == "queued" else None
@@ -418,11 +434,15 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
     # sessions
 
     async def stored_bytes(self, owner: str) -> int:
-        """Return the size of an owner's messages and pictures."""
-        own = [it for it in self.stored_sessions.values() if it.session.owner == owner and it.session.kind == "chat"]
+        """Return the size of all that an owner has stored."""
+        own = [it for it in self.stored_sessions.values() if it.session.owner == owner]
+        runs = [it for it in self.stored_runs.values() if it.record.owner == owner]
+        kept: list[Any] = [message for it in own for message in it.messages.values()]
+        kept += [(it.record.request, it.record.input, it.record.settlement) for it in runs]
+        kept += [event for it in runs for event in it.events]
+        kept += [it.body for it in self._documents.values() if it.owner == owner]
         files = {name: file for it in own for name, file in it.files.items()}
-        messages = sum(len(msgspec.json.encode(message)) for it in own for message in it.messages.values())
-        return messages + sum(len(file.data) for file in files.values())
+        return sum(len(encode_event(it)) for it in kept) + sum(len(file.data) for file in files.values())
 
     async def create_session(self, session: Session) -> Session:
         """Add a session."""
@@ -514,6 +534,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         if session_id not in self.stored_sessions:
             raise SessionNotFound(session_id)
         return self.stored_sessions[session_id]
+
+    async def get_message(self, session_id: str, message_id: str) -> Message | None:
+        """Return one message of a session."""
+        session = self.stored_sessions.get(session_id)
+        return None if session is None else session.messages.get(message_id)
 
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..errors import KeyExists, StaleDocument
+from ..access import Payer
+from ..errors import StaleDocument
 from . import Cap, Charge, Document, Draw, DrawResult, KeyDetails, KeyRecord, Spent, UsageRow
 from . import semantics as rules
 
@@ -49,9 +50,13 @@ class MemoryDocuments:
             ofkind = list(itertools.dropwhile(lambda it: it.id != before, ofkind))[1:]
         return [_copy(it) for it in ofkind if owner in (None, it.owner)][: max(limit, 0)]
 
-    async def delete_document(self, kind: str, id: str) -> bool:
+    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
         """Delete a document."""
-        return self._documents.pop((kind, id), None) is not None
+        found = self._documents.get((kind, id))
+        if found is None or version not in (None, found.version):
+            return False
+        del self._documents[kind, id]
+        return True
 
     async def documents_of(self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20) -> list[Document]:
         """Return documents of an owner, of every kind."""
@@ -72,21 +77,43 @@ def _copy(document: Document) -> Document:
 
 
 class MemoryKeys:
-    """API keys, each with the number of its last change."""
+    """Owners by their ids, and API keys, each with the number of its last change."""
 
     def __init__(self) -> None:
+        self._accounts: dict[str, str] = {}
+        """The account of each owner; empty for a service."""
         self._api_keys: dict[str, KeyRecord] = {}
         self._changed: dict[str, int] = {}
         self._last_change = 0
 
-    async def add_key(self, key: KeyRecord) -> KeyRecord:
+    def claim_owner(self, owner: str, account: str) -> None:
+        """Give an owner to an account."""
+        rules.check_claim(owner, self._accounts.get(owner), account)
+        self._accounts[owner] = account
+        for key in [key for key in self._api_keys.values() if key.owner == owner and not key.account]:
+            self._put(replace(key, account=account))
+
+    async def account_of(self, owner: str) -> str | None:
+        """Return the account of an owner."""
+        return self._accounts.get(owner)
+
+    async def release_owner(self, owner: str) -> bool:
+        """Delete an owner."""
+        return self._accounts.pop(owner, None) is not None
+
+    async def add_key(self, key: KeyRecord, most: int | None = None) -> KeyRecord:
         """Add an API key."""
         if (known := self._api_keys.get(key.id)) is not None:
             return known
-        for other in self._api_keys.values():
-            if (other.owner, other.name, other.revoked_at) == (key.owner, key.name, None):
-                raise KeyExists(key.name)
+        others = [other for other in self._api_keys.values() if other.account == key.account]
+        rules.check_key(key, self._accounts.get(key.owner), others, most)
+        self._accounts[key.owner] = key.account
         return self._put(key)
+
+    async def misplaced_keys(self) -> list[str]:
+        """Return the ids of active keys whose owner belongs to another account."""
+        active = (key for key in self._api_keys.values() if key.revoked_at is None)
+        return [key.id for key in active if self._accounts.get(key.owner) != key.account]
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
         """Revoke a key."""
@@ -151,11 +178,18 @@ class MemorySpending:
     def __init__(self) -> None:
         self._charges: dict[str, _Kept] = {}
 
-    async def delete_usage_of(self, owner: str) -> int:
-        """Delete the usage of an owner."""
-        count = len(self._charges)
-        self._charges = {id: kept for id, kept in self._charges.items() if kept.charge.owner != owner}
-        return count - len(self._charges)
+    async def disown_usage(self, owner: str) -> int:
+        """Remove an owner and the keys from their usage."""
+        owned = {id: kept for id, kept in self._charges.items() if kept.charge.owner == owner}
+        for id, kept in owned.items():
+            disowned = replace(kept.charge, owner="", payer=Payer(groups=kept.charge.payer.groups))
+            del self._charges[id]
+            changed = _Kept(disowned, *kept[1:])
+            if kept.settled_at == math.inf:
+                self._fold(changed)
+            else:
+                self._charges[id] = changed
+        return len(owned)
 
     async def draw(self, draws: Sequence[Draw], now: float) -> list[DrawResult]:
         """Share out budgets."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..access import NO_BUDGET, Budget, Payer, PayerKind
+from ..ids import ModelName
 
 
 class WalPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +89,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """True if the key may change the settings."""
     revoked_at: float | None = None
     owner: str = ""
-    """The owner whose sessions and runs the key opens. Empty: the key's name is the owner."""
+    """The id of the owner whose sessions and runs the key opens. Empty only for a key that was forgotten."""
     account: str = ""
     """The id of the person whose key it is; empty for a service."""
     details: KeyDetails = KeyDetails()
@@ -101,7 +102,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     owner: str
-    model: str
+    model: ModelName
     started_at: float
     payer: Payer = Payer()
     node_id: str = ""
@@ -159,7 +160,7 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     charge: Charge
     caps: tuple[Cap, ...]
     opens: bool = False
-    """True if the run is about to start: it gets nothing yet, and may be refused."""
+    """True if the run is about to start. It may be refused, and holds `tokens` and `cost` until its next draw."""
     looks: bool = False
     """True if there is no run: the caller only reads what is left, and nothing is stored."""
     tokens: int = 0

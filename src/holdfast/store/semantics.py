@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import Conflict, LogBehind, StaleDocument
+from ..access import LOCAL, is_of_settings
+from ..errors import Conflict, KeyExists, KeyLimitReached, LogBehind, OwnerTaken, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
 from . import (
@@ -23,6 +26,7 @@ from . import (
     Draw,
     DrawResult,
     IfBusy,
+    KeyRecord,
     RunRecord,
     SearchHit,
     Spent,
@@ -32,7 +36,9 @@ from . import (
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
 _MOST_WORDS = 16  # maximum number of words of a query that are used
 _LONGEST_WORD = 64  # maximum number of characters of a word that are indexed
-_MOST_TEXT = 50_000  # maximum number of characters of a message that are indexed
+_MOST_TEXT = 1_000_000  # maximum number of characters of a message that are indexed
+_MOST_WORD_BYTES = 300_000
+"""Maximum bytes of the words of a message that are indexed. With their prefixes they fit into a tsvector, of 1 MB."""
 _ACCENTS = re.compile("[\u0300-\u036f\u3099\u309a]+")
 _ALONE = re.compile("[\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")  # kana and Chinese characters
 _WORD = re.compile(
@@ -42,7 +48,8 @@ _TOKEN = re.compile(rf"{_ALONE.pattern}|(?:(?!{_ALONE.pattern}|_){_WORD.pattern[
 """A word in its original form. `words` returns it in lower case and without accents."""
 _SENTENCE_END = re.compile(r"[.!?…。！？]\s|\n")
 _BEFORE, _AFTER = 60, 120  # characters of an excerpt before and after the first matching word
-_MOST_MARKED = 200  # maximum number of matching words that are compared for the best excerpt
+_MOST_MARKED = 200  # maximum number of places of a word that are compared for the best excerpt
+_PART = re.compile(r"(?s).{1,4000}(?!\S)|.{1,4000}")  # of a text, cut between two words if possible
 _TO_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 FeedItem = tuple[str, dict[str, Any]]
@@ -177,7 +184,7 @@ def plain_json(value: Any) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """Return the distinct words of a text, in lower case and without accents.
+    """Return the distinct words of a text, in lower case and without accents, as far as they are indexed.
 
     In scripts without spaces between words, each character is a word.
     """
@@ -185,13 +192,25 @@ def words(text: str) -> list[str]:
     if text.isascii():
         found = text.translate(_TO_WORDS).split()  # takes a third of the time of the pattern below
     else:
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).replace("_", " ")
+        text = _unaccented(text).replace("_", " ")
         alone = _ALONE.findall(text)
         found = _WORD.findall(_ALONE.sub(" ", text).casefold())
     different = dict.fromkeys([*found, *alone])
     if max(map(len, different), default=0) > _LONGEST_WORD:
         different = dict.fromkeys(word[:_LONGEST_WORD] for word in different)
-    return list(different)
+    return _first_bytes(list(different))
+
+
+def _unaccented(text: str) -> str:
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+
+
+def _first_bytes(words: list[str]) -> list[str]:
+    """Return as many of the words as one entry of the index can have."""
+    if len(words) * _LONGEST_WORD * 4 <= _MOST_WORD_BYTES:
+        return words
+    sizes = itertools.accumulate(len(word.encode("utf-8", "surrogatepass")) for word in words)
+    return words[: bisect.bisect_right(list(sizes), _MOST_WORD_BYTES)]
 
 
 def sought(query: str) -> list[str]:
@@ -208,31 +227,45 @@ def best_hit(messages: Iterable[Message], sought: Sequence[str]) -> SearchHit | 
             best, most = message, found
         if most == len(sought):
             break
-    return None if best is None else SearchHit(best.id, excerpt(text_of(best.content), sought))
+    return None if best is None else _hit(best.id, text_of(best.content), sought)
 
 
 def matched(text: str, sought: Sequence[str]) -> int:
     """Return how many of the words a text has."""
-    known = words(text)
-    return sum(any(word.startswith(start) for word in known) for start in sought)
+    found: set[str] = set()
+    for word, _ in _tokens(text, sought):
+        found.update(start for start in sought if word.startswith(start))
+        if len(found) == len(sought):
+            break
+    return len(found)
 
 
-def excerpt(text: str, sought: Sequence[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the sentence with the most of the words, in pieces: the matching words, and the text between them."""
-    text = text[:_MOST_TEXT]
-    marks = _marks(text, sought)
-    sentences = dict.fromkeys(_sentence(text, mark) for mark in marks)
-    if not sentences:
-        return ()
-    best = max(sentences, key=lambda sentence: len({mark.sought for mark in marks if sentence.has(mark)}))
+def _hit(message_id: str, text: str, sought: Sequence[str]) -> SearchHit:
+    """Return the sentence with the most of the words, in pieces, and its place in the message."""
+    best = _best_sentence(text, sought)
+    marks = _marks(text[best.start : best.end], sought)
     pieces: list[tuple[str, bool]] = [(best.before, False)]
     start = best.start
     for mark in marks:
-        if best.has(mark):
-            pieces += (text[start : mark.start], False), (text[mark.start : mark.end], True)
-            start = mark.end
+        at = best.start + mark.start
+        pieces += (text[start:at], False), (text[at : best.start + mark.end], True)
+        start = best.start + mark.end
     pieces.append((text[start : best.end].rstrip() + best.after, False))
-    return tuple((_one_line(piece), is_mark) for piece, is_mark in pieces if piece)
+    excerpt = tuple((_one_line(piece), is_mark) for piece, is_mark in pieces if piece)
+    return SearchHit(message_id, excerpt, best.start + marks[0].start)
+
+
+def _best_sentence(text: str, sought: Sequence[str]) -> _Sentence:
+    """Return the first sentence with the most of the words. The text has at least one of them."""
+    best, most = None, 0
+    for sentence in dict.fromkeys(_sentence(text, mark) for mark in _marks(text, sought)):
+        found = matched(text[sentence.start : sentence.end], sought)
+        if best is None or found > most:
+            best, most = sentence, found
+        if most == len(sought):
+            break
+    assert best is not None
+    return best
 
 
 def _one_line(text: str) -> str:
@@ -240,11 +273,10 @@ def _one_line(text: str) -> str:
 
 
 class _Mark(NamedTuple):
-    """The position of a matching word in a text, and the word of the query that it matches."""
+    """The position of a matching word in a text."""
 
     start: int
     end: int
-    sought: str
 
 
 class _Sentence(NamedTuple):
@@ -255,20 +287,30 @@ class _Sentence(NamedTuple):
     before: str
     after: str
 
-    def has(self, mark: _Mark) -> bool:
-        return self.start <= mark.start and mark.end <= self.end
-
 
 def _marks(text: str, sought: Sequence[str]) -> list[_Mark]:
+    """Return the matching words, in the order of the text: of each word of the query the first `_MOST_MARKED`."""
     marks: list[_Mark] = []
-    for token in _TOKEN.finditer(text):
-        written = token[0]
-        word = written.lower() if written.isascii() else next(iter(words(written)), "")
-        if start := next((each for each in sought if word.startswith(each)), None):
-            marks.append(_Mark(token.start(), min(token.end(), token.start() + _LONGEST_WORD), start))
-            if len(marks) == _MOST_MARKED:
-                break
+    seen = dict.fromkeys(sought, 0)
+    for word, token in _tokens(text, sought):
+        starts = [start for start in sought if word.startswith(start) and seen[start] < _MOST_MARKED]
+        seen.update((start, seen[start] + 1) for start in starts)
+        if starts:
+            marks.append(_Mark(token.start(), min(token.end(), token.start() + _LONGEST_WORD)))
     return marks
+
+
+def _tokens(text: str, sought: Sequence[str]) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the words of a text, as `words` returns them and as they are written.
+
+    Parts of the text without any of the words of a query are left out: to look at each of their words would take long.
+    """
+    for part in _PART.finditer(text, 0, _MOST_TEXT):
+        folded = part[0].lower() if part[0].isascii() else _unaccented(part[0]).casefold()
+        if any(word in folded for word in sought):
+            for token in _TOKEN.finditer(text, part.start(), part.end()):
+                written = token[0]
+                yield written.lower() if written.isascii() else next(iter(words(written)), ""), token
 
 
 def _sentence(text: str, mark: _Mark) -> _Sentence:
@@ -292,6 +334,12 @@ def waiting(run: RunRecord, if_busy: IfBusy) -> RunRecord:
     return msgspec.structs.replace(
         run, status="queued", node_id=run.node_id if ahead else "", started_at=None, ahead=ahead
     )
+
+
+def is_refusable(run: RunRecord, node_id: str) -> bool:
+    """Return whether the start of a run can be refused: it waits, or was to start on this node and has not."""
+    unstarted = run.status == "running" and run.node_id == node_id and run.epoch == 1 and run.seq == 0
+    return run.status == "queued" or unstarted
 
 
 # rates
@@ -328,9 +376,15 @@ def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
 
 
 def final_charge(charge: Charge, known: Charge | None) -> Charge:
-    """Return the final charge of an ended run. If its settlement has no cost, the measured cost counts."""
-    is_known = charge.cost is None and known is not None and known.cost is not None
-    return replace(charge, cost=known.cost) if is_known and known is not None else charge
+    """Return the final charge of an ended run: never less than what was measured while it ran."""
+    if known is None:
+        return charge
+    return replace(
+        charge,
+        input_tokens=max(charge.input_tokens, known.input_tokens),
+        output_tokens=max(charge.output_tokens, known.output_tokens),
+        cost=max((cost for cost in (charge.cost, known.cost) if cost is not None), default=None),
+    )
 
 
 def added_charge(total: Charge, charge: Charge) -> Charge:
@@ -376,13 +430,13 @@ def shared_out(draw: Draw, spent: Sequence[Spent]) -> DrawResult:
     both = list(zip(draw.caps, spent, strict=True))
     left_tokens, left_cost = _left(both, draw.charge)
     if draw.opens:
-        refusal = next(((kind, cap) for cap, total in both if (kind := _full(cap, total)) is not None), None)
-        tokens = cost = None
+        refusal = next(((kind, cap) for cap, total in both if (kind := _full(draw, cap, total)) is not None), None)
+        tokens, cost = draw.tokens or None, draw.cost or None
     else:
         refusal, tokens, cost = _held(draw, both)
     if refusal is not None:
         kind, cap = refusal
-        is_spent = draw.opens or (left_tokens if kind == "tokens" else left_cost) == 0
+        is_spent = (left_tokens if kind == "tokens" else left_cost) == 0
         return DrawResult(refused=kind, cap=cap, is_spent=is_spent, left_tokens=left_tokens, left_cost=left_cost)
     return DrawResult(tokens=tokens, cost=cost, left_tokens=left_tokens, left_cost=left_cost)
 
@@ -390,15 +444,16 @@ def shared_out(draw: Draw, spent: Sequence[Spent]) -> DrawResult:
 _Both = Sequence[tuple[Cap, Spent]]
 
 
-def _full(cap: Cap, total: Spent) -> CapKind | None:
-    """Return why a run may not start; None if it may."""
+def _full(draw: Draw, cap: Cap, total: Spent) -> CapKind | None:
+    """Return why a run may not start; None if it may. One that holds something needs what others do not hold."""
     if cap.runs is not None and total.running >= cap.runs:
         return "runs"
     if cap.requests is not None and total.recent >= cap.requests:
         return "requests"
-    if cap.tokens is not None and total.tokens >= cap.tokens:
+    if cap.tokens is not None and (total.held_tokens if draw.tokens else total.tokens) >= cap.tokens:
         return "tokens"
-    return "cost" if cap.cost is not None and total.cost >= cap.cost else None
+    taken = total.held_cost if draw.cost else total.cost
+    return "cost" if cap.cost is not None and taken >= cap.cost else None
 
 
 def _left(both: _Both, charge: Charge) -> tuple[int | None, float | None]:
@@ -431,3 +486,31 @@ def _held(draw: Draw, both: _Both) -> tuple[tuple[CapKind, Cap] | None, int | No
 _SHARES = 8  # one run holds at most this part (1/8) of the rest of a budget, so that others get some too
 _LEAST_TOKENS = 16
 _PORTIONS = 1000  # 1/1000 of a budget in money is the smallest share
+
+
+# owners and keys
+
+
+def check_claim(owner: str, known: str | None, account: str) -> None:
+    """Refuse the claim of an account on an owner that is not free. `known` is the account that the owner has."""
+    if known not in (None, "", account) or is_of_settings(owner):
+        raise OwnerTaken(owner)
+
+
+def check_key(key: KeyRecord, known: str | None, others: Iterable[KeyRecord], most: int | None) -> None:
+    """Refuse a new key whose owner is not its own, whose name is taken, or which is one too many.
+
+    `known` is the account that its owner has, `others` are the keys of its account, or those of all services.
+    """
+    is_claimed_elsewhere = (known or "") != key.account or (key.owner == LOCAL and not key.account)
+    if not key.owner or is_of_settings(key.owner) or is_claimed_elsewhere:
+        raise OwnerTaken(key.owner)
+    active = [other for other in others if other.revoked_at is None]
+    if any(other.name == key.name for other in active):
+        raise KeyExists(key.name)
+    if most is not None and sum(_lasts(other, key.created_at) for other in active) >= most:
+        raise KeyLimitReached(most)
+
+
+def _lasts(key: KeyRecord, now: float) -> bool:
+    return key.details.expires_at is None or key.details.expires_at > now

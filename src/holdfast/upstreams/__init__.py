@@ -6,13 +6,14 @@ import asyncio
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
 from ..errors import ModelNotFound
 from ..events import Outlet
+from ..ids import ModelName, full_name
 
 MODELS_HINT = "GET /v1/models lists the models."
 """The end of an error about an unknown model."""
@@ -33,6 +34,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """True if the last message is the assistant's, and the answer continues it."""
     patience: float = 1.0
     """Seconds for retries before the first event."""
+    client_repeats: bool = False
+    """True if a client waits that sends its request again if the upstream is too busy: then nobody else does."""
 
 
 class Provider(Protocol):
@@ -96,6 +99,25 @@ class Attaching(Protocol):
         ...
 
 
+@runtime_checkable
+class Listing(Protocol):
+    """A provider that knows whether its upstream has a model."""
+
+    async def has(self, model: str) -> bool | None:
+        """Return whether the upstream lists a model; None if its list cannot tell.
+
+        A list that lacks the model is read again, at most every few seconds.
+        """
+        ...
+
+
+async def has_model(provider: Provider, model: str) -> bool | None:
+    """Return whether a provider has a model; None if it cannot tell."""
+    if provider.models is not None:
+        return model in provider.models
+    return await provider.has(model) if isinstance(provider, Listing) else None
+
+
 class Forwarded(msgspec.Struct, frozen=True):
     """A response of an upstream that is passed on unchanged."""
 
@@ -112,20 +134,54 @@ class Forwarding(Protocol):
         ...
 
 
-class ProviderState(msgspec.Struct, frozen=True):
-    """Whether a provider's upstream can be reached, and the models that it offers."""
+class ProviderState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a provider's upstream can be used, and the models that it offers."""
 
     name: str
     ok: bool
+    pending: bool = False
+    """True while its upstream has not answered yet for the first time."""
+    why: str | None = None
+    """The reason if it cannot be used, in a sentence without secrets; None if it can, or the reason is unknown."""
     models: list[str]
     demo: bool = False
 
 
 async def provider_state(provider: Provider) -> ProviderState:
     """Return the state of a provider. One that is not `Reporting` is available if it offers a model."""
-    models = await provider.list_models()
-    ok = await provider.answers() if isinstance(provider, Reporting) else bool(models)
-    return ProviderState(provider.name, ok, models, provider.demo)
+    if isinstance(provider, Reporting):
+        models, ok = await asyncio.gather(provider.list_models(), provider.answers())
+        pending = not ok and not provider.is_away
+    else:
+        models = await provider.list_models()
+        ok, pending = bool(models), False
+    why = provider.why_not() if isinstance(provider, Explaining) and not pending else None
+    return ProviderState(name=provider.name, ok=ok, pending=pending, why=why, models=models, demo=provider.demo)
+
+
+async def judged_state(provider: Provider) -> ProviderState:
+    """Return the state of a provider once its upstream has answered, or did not in time."""
+    state = await provider_state(provider)
+    for _ in range(_MOST_LOOKS):
+        if not state.pending:
+            break
+        state = await provider_state(provider)
+    return state
+
+
+_MOST_LOOKS = 10
+
+
+class FoundModel(NamedTuple):
+    """A model that was looked up: its provider, and its upstream's name of it."""
+
+    provider: Provider
+    model: str
+
+    @property
+    def name(self) -> ModelName:
+        """The full name, by which everything but the upstream knows the model."""
+        return full_name(self.provider.name, self.model)
 
 
 class Providers:
@@ -202,22 +258,25 @@ class Providers:
             self._users.pop(id(provider), None)
             self._closing.start(provider.close())
 
-    async def find(self, model: str) -> tuple[Provider, str]:
-        """Return the provider, and its upstream's name of the model."""
+    async def find(self, model: str) -> FoundModel:
+        """Return the model of a name: `provider/model`, a bare name, or an alias."""
         model = self.aliases.get(model, model)
         prefix, slash, rest = model.partition("/")
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
         if self._configured is not None and (configured := self._configured.get(model)):
-            return configured, model
+            return FoundModel(configured, model)
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
-                return self._only(model, offering), model
+                return FoundModel(self._only(model, offering), model)
         real = self.real
-        if len(real) == 1 and real[0].models is None and ("/" not in model or len(self.own) == 1):
-            return real[0], model  # upstreams do not list all of their models
+        known = [await has_model(provider, model) for provider in real]  # their lists are read again
+        if offering := [provider for provider, has in zip(real, known, strict=True) if has]:
+            return FoundModel(self._only(model, offering), model)
+        if known == [None] and ("/" not in model or len(self.own) == 1):
+            return FoundModel(real[0], model)  # its list does not tell
         if not real and (offering := await _offering(model, self.own)):
-            return self._only(model, offering), model
+            return FoundModel(self._only(model, offering), model)
         raise ModelNotFound(await self._unknown(model))
 
     def _only(self, model: str, offering: Sequence[Provider]) -> Provider:
@@ -239,11 +298,11 @@ class Providers:
                 del names[model]
         return names
 
-    async def _checked(self, provider: Provider, model: str, *, asked: str) -> tuple[Provider, str]:
-        """Refuse a name that is not configured. An upstream without configured models may have any."""
-        if provider.models is not None and model not in provider.models:
+    async def _checked(self, provider: Provider, model: str, *, asked: str) -> FoundModel:
+        """Refuse a model that the provider has not."""
+        if await has_model(provider, model) is False:
             raise ModelNotFound(await self._unknown(asked))
-        return provider, model
+        return FoundModel(provider, model)
 
     async def _unknown(self, model: str) -> str:
         known = await self.names(demo=not self.real)

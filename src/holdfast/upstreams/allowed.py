@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 
 from ..errors import ModelNotFound
 from ..events import Outlet
-from . import ChatRequest, Provider, Providers, Reporting
+from ..ids import ModelName, full_name
+from . import ChatRequest, Explaining, FoundModel, Provider, Providers, Reporting, has_model
 
-Allows = Callable[[str], bool]
-"""Returns whether a model may be used. Its argument is the full name."""
+Allows = Callable[[ModelName], bool]
+"""Returns whether a model may be used."""
 PatternLists = tuple[tuple[str, ...], ...]
 """Sets of patterns. The name of a model must match one of each."""
 
@@ -27,20 +28,20 @@ class AllowedProviders(Providers):
         for agents in everything.added:
             self.add(agents)
         self._originals = {provider.name: provider for provider in everything.all}
-        self.aliases = {alias: model for alias, model in everything.aliases.items() if allows(model)}
+        self.aliases = {alias: model for alias, model in everything.aliases.items() if allows(ModelName(model))}
 
-    async def find(self, model: str) -> tuple[Provider, str]:
-        """Return the provider, and its upstream's name of the model. One that is not allowed is unknown."""
-        provider, name = await super().find(model)
-        if provider not in self.added and not self._allows(f"{provider.name}/{name}"):
+    async def find(self, model: str) -> FoundModel:
+        """Return the model of a name. One that is not allowed is unknown."""
+        found = await super().find(model)
+        if found.provider not in self.added and not self._allows(found.name):
             raise ModelNotFound(await self._unknown(model))
-        return self._originals[provider.name], name
+        return FoundModel(self._originals[found.provider.name], found.model)
 
 
 def _may_offer(provider: Provider, allows: Allows, limits: PatternLists) -> bool:
     """Return whether a model of a provider may be allowed. If not, no error may name the provider."""
     if provider.models is not None:
-        return any(allows(f"{provider.name}/{model}") for model in provider.models)
+        return any(allows(full_name(provider.name, model)) for model in provider.models)
     return all(any(_is_of(provider.name, pattern) for pattern in limit) for limit in limits)
 
 
@@ -63,10 +64,13 @@ class _Some:
         self.models = None if provider.models is None else tuple(self._some(provider.models))
 
     def _some(self, models: list[str] | tuple[str, ...]) -> list[str]:
-        return [model for model in models if self._allows(f"{self.name}/{model}")]
+        return [model for model in models if self._allows(full_name(self.name, model))]
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         await self._provider.answer(request, out)
+
+    async def has(self, model: str) -> bool | None:
+        return await has_model(self._provider, model) if self._allows(full_name(self.name, model)) else False
 
     async def list_models(self) -> list[str]:
         return self._some(await self._provider.list_models())
@@ -86,3 +90,6 @@ class _ReportingSome(_Some):
     def is_away(self) -> bool:
         assert isinstance(self._provider, Reporting)
         return self._provider.is_away
+
+    def why_not(self) -> str | None:
+        return self._provider.why_not() if isinstance(self._provider, Explaining) else None

@@ -16,7 +16,7 @@ import msgspec
 
 from ..http_client.route import DIRECT, Route
 from . import Provider
-from .profiles import UNKNOWN, Profile
+from .profiles import UNKNOWN, Profile, Unlisted
 
 __all__ = ["GROUP", "KindError", "ProviderKind", "ProviderSetup", "kind_names", "kind_of"]
 
@@ -64,6 +64,8 @@ class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
     think: bool | None = None
     attaches: bool | None = None
     tools: bool | None = None
+    unlisted: Unlisted = "refuse"
+    """Whether a model that its list lacks is refused or passed on to it."""
     max_runs: int = 0
     environ: Mapping[str, str] = {}
     """The environment variables of the process."""
@@ -72,7 +74,7 @@ class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     linger: float = 2.0
     """Seconds to wait for the rest of a response: usage after the finish reason, the body of an error."""
-    models_timeout: float = 2.0
+    models_timeout: float = 15.0
     models_fresh: float = 60.0
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
-from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, provider_state
+from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, has_model, provider_state
 
 PATIENCE = 1.0
 """Seconds of waiting before a run gets a notice about it."""
@@ -76,6 +76,10 @@ class LimitedProvider:
             raise Unsupported(f"{self.name} can only chat.", "model")
         async with self._turns:
             return await provider.forward(path, body, content_type, limit)
+
+    async def has(self, model: str) -> bool | None:
+        """Return whether the upstream has a model; None if its list cannot tell."""
+        return await has_model(self._provider, model)
 
     async def list_models(self) -> list[str]:
         """Return the provider's models."""

@@ -14,6 +14,10 @@ import msgspec
 ProfileName = Literal["openai", "azure", "openrouter", "groq", "deepseek", "ollama", "llamacpp", "lmstudio", "vllm"]
 
 
+Unlisted = Literal["refuse", "pass"]
+"""What becomes of a model that the upstream's list lacks: it is not found, or the upstream is asked for it."""
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The behaviour of one kind of upstream. The defaults are for an unknown upstream."""
 
@@ -46,6 +50,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters that make it continue the last message."""
     prefill_mark: dict[str, Any] = {}
     """Fields of the last message that make it continue that message."""
+    unlisted: Unlisted = "refuse"
+    """`pass` if it has models that its list lacks."""
+    suffixes: bool = False
+    """True if a `:suffix` after a listed name is another way to the same model."""
     attaches: bool = False
     """True if it finishes a named answer without a client, sends it again on request, and can delete it."""
 
@@ -64,10 +72,14 @@ PROFILES: dict[ProfileName, Profile] = {
         key_header="api-key",
         path="/openai/deployments/{model}/chat/completions",
         query={"api-version": "2024-10-21"},
+        unlisted="pass",
     ),
     # Documented: `reasoning` in each delta, and comments (`: OPENROUTER PROCESSING`) while a model is silent. Whether
     # it continues a last message depends on the model: newer ones refuse, so it is off by default.
-    "openrouter": Profile(base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", reasoning="reasoning"),
+    # Documented: suffixes such as `:nitro` and `:floor` after the name of a model, which the list does not have.
+    "openrouter": Profile(
+        base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", reasoning="reasoning", suffixes=True
+    ),
     # Documented: reasoning is `<think>` in the text or in a field, by `reasoning_format` and the model; usage comes in
     # `x_groq` of the last chunk, even if not requested. Prefilling is documented for its text models as a way to shape
     # an answer, not to continue one, and not at all for reasoning models: off by default.

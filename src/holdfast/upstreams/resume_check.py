@@ -41,8 +41,7 @@ class SeenEvents:
         self._pass_on(self._splitter.end(complete=False))
 
     def _pass_on(self, events: Sequence[Yielded]) -> bool:
-        unseen = self._unseen(events)
-        return self._out.emit(unseen) if unseen else True
+        return self._out.emit(self._unseen(events))
 
     def _unseen(self, events: Sequence[Yielded]) -> list[Yielded]:
         unseen: list[Yielded] = []

@@ -69,12 +69,14 @@ class Scripted:
         """Play the script with the model's name."""
         script = self._scripts.get(request.model.partition(":")[0])
         if script is None:
-            raise ProviderRefused(
-                f"{self.name} has no script {request.model!r}.", code="upstream_not_found", status=404
-            )
+            raise ProviderRefused(f"{self.name} has no script {request.model!r}.", code="model_not_found", status=404)
         input_tokens = sum(len(text_of(message.get("content")).split()) for message in request.messages)
         out.emit([Usage(input_tokens, 0, "estimated")])
         await script(request, _Counting(out, input_tokens))
+
+    async def has(self, model: str) -> bool | None:
+        """Return whether there is a script of that name."""
+        return model.partition(":")[0] in self._scripts
 
     async def list_models(self) -> list[str]:
         """Return a name for each script."""
@@ -198,7 +200,7 @@ def _numbers(model: str) -> tuple[int, float]:
         return min(int(tokens or 200), _MOST_TOKENS), float(pace or 0) if 0 < float(pace or 0) < _HIGHEST_PACE else 0
     except ValueError:
         raise ProviderRefused(
-            f"{model!r} is not lorem:<tokens>:<tokens a second>.", code="upstream_not_found", status=404
+            f"{model!r} is not lorem:<tokens>:<tokens a second>.", code="model_not_found", status=404
         ) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
 
 import msgspec
@@ -26,12 +26,13 @@ from ..events import (
 from ..history import Figures, Message, Session, text_of
 from ..log.segment import Segment, needs_no_escape
 from ..log.steps import AgentStep
-from ..pricing import Price, cost
+from ..pricing import NO_PRICES, Price, Prices, cost
 from ..store import FeedEntry, RunRecord, SearchHit, Status
 from . import sse
 from .json_pieces import in_pieces
 from .shapes import (
     ErrorInfoJson,
+    ExcerptJson,
     FiguresJson,
     MessageCallJson,
     MessageJson,
@@ -54,7 +55,6 @@ from .shapes import (
 )
 
 _encode = msgspec.json.Encoder().encode
-_NO_PRICES: Mapping[str, Price] = {}
 
 
 @overload
@@ -129,11 +129,11 @@ def run_object(
     seq: int,
     text: str,
     settled: Settlement | None,
-    prices: Mapping[str, Price] = _NO_PRICES,
+    prices: Prices = NO_PRICES,
     needs_approval: bool = False,
 ) -> RunJson:
     """Return a run, with its cost if its model's price is known."""
-    price = prices.get((settled.answered_by if settled else None) or record.model)
+    price = prices.of((settled.answered_by if settled else None) or record.model)
     return {
         "id": record.id,
         "session_id": record.session_id,
@@ -173,7 +173,7 @@ def beginning(content: str | list[Any]) -> str:
     return text if len(text) <= LISTED_TEXT else text[: LISTED_TEXT - 1] + "…"
 
 
-def message(stored: Message, prices: Mapping[str, Price] = _NO_PRICES) -> MessageJson:
+def message(stored: Message, prices: Prices = NO_PRICES) -> MessageJson:
     """Return a message of a session, with its cost if its model's price is known."""
     fields: MessageJson = {
         "id": stored.id,
@@ -194,7 +194,7 @@ def message(stored: Message, prices: Mapping[str, Price] = _NO_PRICES) -> Messag
     if stored.steps:
         fields["steps"] = [step(each) for each in stored.steps]
     if stored.figures is not None:
-        fields["figures"] = figures(stored.figures, prices.get(stored.model or ""))
+        fields["figures"] = figures(stored.figures, prices.of(stored.model))
     if stored.author:
         fields["author"] = stored.author
     if stored.automatic:
@@ -259,7 +259,8 @@ def listed_session(kept: Session) -> SessionHeadJson:
 
 def search_hit(hit: SearchHit) -> SearchHitJson:
     """Return the message that a search has found, and its sentence in pieces."""
-    return {"message_id": hit.message_id, "excerpt": [{"text": text, "match": match} for text, match in hit.excerpt]}
+    excerpt: list[ExcerptJson] = [{"text": text, "match": match} for text, match in hit.excerpt]
+    return {"message_id": hit.message_id, "excerpt": excerpt, "offset": hit.offset}
 
 
 def queued(record: RunRecord) -> QueuedJson:
@@ -353,7 +354,7 @@ def list_frame(cursor: str, changed: SessionListedJson | SessionDeletedJson | Se
     return sse.frame(f"list@{cursor}".encode(), changed["type"].encode(), _encode(changed))
 
 
-def feed_entry_data(entry: FeedEntry, prices: Mapping[str, Price] = _NO_PRICES) -> dict[str, Any]:
+def feed_entry_data(entry: FeedEntry, prices: Prices = NO_PRICES) -> dict[str, Any]:
     """Return the data of an entry, with messages in their usual shape."""
     data = dict(entry.data)
     if "message" in data:

@@ -24,7 +24,7 @@ from ..events import (
     ToolCall,
     Truncated,
 )
-from ..fields import USED, Rule, Shape, Table, harmless, refused, used
+from ..fields import PASSED_ON, USED, Rule, Shape, Table, harmless, refused, used
 from .openai.chat import cost_of, finish_reason, verdict
 from .tool_calls import json_arguments
 
@@ -33,6 +33,7 @@ _encode = msgspec.json.Encoder().encode
 # Requests.
 
 _LOADED = harmless("It controls how a model is loaded, which is up to the upstream.")
+_CUT = harmless("The model's upstream refuses input that is too long.")
 _OPTIONS: Table = {
     **dict.fromkeys(("temperature", "top_p", "seed", "stop", "num_predict"), USED),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "top_k", "min_p", "repeat_penalty"), USED),
@@ -45,6 +46,7 @@ _OPTIONS: Table = {
 }
 UNKNOWN_OF_OLLAMA: Rule = refused("This server does not know it.")
 """The rule of unknown fields."""
+_ONLY_OLLAMAS = refused("Only a model of an Ollama takes it.")
 _TEMPLATE = refused("The model's upstream has its own template.", False, "")
 OLLAMA_CHAT: Table = {
     "model": USED,
@@ -62,15 +64,15 @@ OLLAMA_CHAT: Table = {
     "tool_choice": USED,  # not Ollama's, but sent to it by the AI SDK's provider
     "stream": USED,
     "format": USED,
-    "options": used(Shape(_OPTIONS, UNKNOWN_OF_OLLAMA)),
-    "think": USED,
+    "options": used(Shape(_OPTIONS, _ONLY_OLLAMAS)),
+    "think": Rule("used", "A text is the effort. `true` and `false` are left out: the model's upstream decides."),
     "keep_alive": _LOADED,
-    "truncate": harmless("The model's upstream refuses input that is too long."),
-    "shift": harmless("The model's upstream refuses input that is too long."),
+    "truncate": _CUT,
+    "shift": _CUT,
     "logprobs": refused("Ask /v1/chat/completions for them.", False),
     "top_logprobs": refused("Ask /v1/chat/completions for them.", 0),
 }
-"""Requests to `/api/chat`."""
+"""Requests to `/api/chat`, for models of other upstreams."""
 OLLAMA_GENERATE: Table = {
     **{name: rule for name, rule in OLLAMA_CHAT.items() if name not in ("messages", "tools", "tool_choice")},
     "prompt": USED,
@@ -81,7 +83,16 @@ OLLAMA_GENERATE: Table = {
     "template": _TEMPLATE,
     "context": refused("Send the conversation to /api/chat.", []),
 }
-"""Requests to `/api/generate`."""
+"""Requests to `/api/generate`, for models of other upstreams."""
+OWN_FIELDS: Table = dict.fromkeys(("options", "think", "keep_alive", "truncate", "shift"), PASSED_ON)
+"""Fields that an upstream which is an Ollama itself gets as they were sent, in place of the rules above."""
+OLLAMA_EMBED: Table = {
+    **dict.fromkeys(("model", "input", "prompt", "dimensions"), USED),
+    "options": used(Shape(_OPTIONS, _ONLY_OLLAMAS)),
+    "keep_alive": _LOADED,
+    "truncate": _CUT,
+}
+"""Requests to `/api/embed` and `/api/embeddings`, for models of other upstreams."""
 
 _PARAMS = {"num_predict": "max_tokens", "repeat_penalty": "repeat_penalty"}
 _MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
@@ -90,7 +101,7 @@ _MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
 def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request in OpenAI's shape."""
     chat = {
-        "model": _name(fields.get("model")),
+        "model": plain_name(fields.get("model")),
         "messages": _messages(fields),
         "stream": fields.get("stream") is not False,
     }
@@ -98,7 +109,12 @@ def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return chat | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
 
 
-def _name(model: Any) -> str | None:
+def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an upstream that is an Ollama itself gets as it was sent."""
+    return {name: fields[name] for name in OWN_FIELDS if fields.get(name) is not None}
+
+
+def plain_name(model: Any) -> Any:
     """Return a model's name without the tag `latest`, which Ollama's clients add to every name."""
     return model.removesuffix(":latest") if isinstance(model, str) else model
 
@@ -117,7 +133,7 @@ def _options(options: Any) -> dict[str, Any]:
     if not isinstance(options or {}, dict):
         raise BadRequest("options is an object.", param="options")
     values = {name: value for name, value in (options or {}).items() if value is not None}
-    kept = {_PARAMS.get(name, name): value for name, value in values.items() if _OPTIONS[name].kind == "used"}
+    kept = {_PARAMS.get(name, name): value for name, value in values.items() if _OPTIONS.get(name) == USED}
     return {name: value for name, value in kept.items() if not (name == "max_tokens" and value < 0)}
 
 
@@ -262,9 +278,13 @@ class OllamaLines:
     def whole(self, events: Sequence[Event]) -> dict[str, Any]:
         """Return all events of a run as one object."""
         pieces = [line for event in events for line in self._lines(event)]
+        last = dict(pieces.pop() if pieces and "error" in pieces[-1] else {})
+        if last:
+            return {**last, "holdfast": {**last["holdfast"], "partial": self._joined(pieces)}}
+        return self._joined(pieces)
+
+    def _joined(self, pieces: Sequence[dict[str, Any]]) -> dict[str, Any]:
         last = dict(pieces[-1]) if pieces else self._piece("")
-        if "error" in last:
-            return last
         messages = [piece["message"] if self._is_chat else piece for piece in pieces]
         field = "content" if self._is_chat else "response"
         joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in messages)}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict
 
-from ..events import CallKind, Outcome, StoppedBy
+from ..events import CallKind, Outcome, StoppedBy, UsageSource
 
 OutcomeJson = Outcome
-UsageSourceJson = Literal["provider", "estimated"]
+UsageSourceJson = UsageSource
 
 
 class ErrorInfoJson(TypedDict):
@@ -91,6 +91,13 @@ class RunJson(TypedDict):
     settlement: SettlementJson | None
     cost: float | None
     needs_approval: bool
+
+
+class ListedRunJson(RunJson):
+    """A run in a list: with the beginnings of its text and of what was asked, and the title of its chat."""
+
+    question: str
+    session_title: str | None
 
 
 class ImageUrlJson(TypedDict):
@@ -201,10 +208,11 @@ class ExcerptJson(TypedDict):
 
 
 class SearchHitJson(TypedDict):
-    """The message that a search has found."""
+    """The message that a search has found, and the position of the first word of the sentence in its text."""
 
     message_id: str
     excerpt: list[ExcerptJson]
+    offset: int
 
 
 class ListedSessionJson(SessionHeadJson):
@@ -503,6 +511,7 @@ class ComparisonHeadJson(TypedDict):
     kind: str
     timeout: float | None
     lifetime: Literal["attached", "detached"]
+    linger: float
     status: Literal["running", "settled"]
     created_at: str
     settled_at: str | None

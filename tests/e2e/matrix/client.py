@@ -9,6 +9,20 @@ CELLS = ("stream", "tools", "structured", "pictures", "reasoning", "usage", "lea
 """The columns. `leaving`: a client that leaves stops the model."""
 
 
+ASKS_AFTER_TEXT = {
+    "codex": 6,
+    "codex over a WebSocket": 12,
+    "claude-code": 2,
+    "opencode": 1,
+    "cline": 1,
+    "continue": 1,
+    "aider": 9,
+}
+"""Requests to the model by coding agents for one answer that breaks off after text, measured by their tests.
+
+aider asks for about a minute, so its number depends on the machine."""
+
+
 @dataclass(frozen=True)
 class Test:
     """A test elsewhere that shows a cell: its file, from the root of the repository, and its name."""
@@ -37,6 +51,8 @@ class Client:
     """Cells for which the client has nothing."""
     shown: Mapping[str, Test] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    asks: int | None = None
+    """Requests to the model for one answer that breaks off after text, if no check of failures shows that it is 1."""
 
     @property
     def id(self) -> str:

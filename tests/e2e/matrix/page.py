@@ -35,14 +35,24 @@ def with_matrix(page: str) -> str:
 def matrix() -> str:
     """Return the rows, and below them the reason of each `no`."""
     reasons = list(dict.fromkeys(reason for client in CLIENTS for reason in client.fails.values()))
-    head = ["client", "version", "API", *(TITLES.get(cell, cell) for cell in CELLS)]
+    head = ["client", "version", "API", *(TITLES.get(cell, cell) for cell in CELLS), "asked again after text"]
     lines = [head, ["---"] * len(head), *(row(client, reasons) for client in CLIENTS)]
     notes = [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *notes, ""])
 
 
 def row(client: Client, reasons: list[str]) -> list[str]:
-    return [client.name, version(client), client.api, *(shown(client, cell, reasons) for cell in CELLS)]
+    cells = (shown(client, cell, reasons) for cell in CELLS)
+    return [client.name, version(client), client.api, *cells, asked_again(client)]
+
+
+def asked_again(client: Client) -> str:
+    """Return how often a client repeats a request whose answer broke off after text, as the check of failures shows."""
+    if "failures" in client.checked() and "failures" not in client.fails:
+        return "no"
+    if client.asks is None:
+        return ""
+    return "no" if client.asks == 1 else f"{client.asks - 1} times"
 
 
 def shown(client: Client, cell: str, reasons: list[str]) -> str:

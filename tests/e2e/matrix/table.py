@@ -1,6 +1,6 @@
 """The matrix of clients: every row of docs/clients/README.md."""
 
-from tests.e2e.matrix.client import CELLS, MATRIX, Client, Test
+from tests.e2e.matrix.client import ASKS_AFTER_TEXT, CELLS, MATRIX, Client, Test
 
 CHAT, RESPONSES, MESSAGES, OLLAMA = "chat completions", "responses", "messages", "Ollama"
 BASIC = "stream usage leaving failures"
@@ -19,8 +19,10 @@ def tests(file: str, **cells: str) -> dict[str, Test]:
     return {cell: Test(f"{E2E}/{file}", name) for cell, name in cells.items()}
 
 
-def coding_agent(name: str, package: str, api: str, environment: str = "coding_agents", **more: str) -> Client:
-    """A program, by the tests that all of them go through."""
+def coding_agent(
+    agent: str, name: str, package: str, api: str, environment: str = "coding_agents", **more: str
+) -> Client:
+    """A program, by the tests that all of them go through. `agent` is its name there."""
     file = "test_coding_agents.py"
     known = tests(
         file,
@@ -36,6 +38,7 @@ def coding_agent(name: str, package: str, api: str, environment: str = "coding_a
         environment,
         lacks=lacks,
         shown={cell: test for cell, test in known.items() if cell != lacks},
+        asks=ASKS_AFTER_TEXT[agent],
     )
 
 
@@ -335,12 +338,12 @@ CLIENTS = [
             resume="ag-ui: a page that was loaded again connects to the run and sees all of it",
         ),
     ),
-    coding_agent("Codex", "@openai/codex", RESPONSES),
-    coding_agent("Codex (`supports_websockets`)", "@openai/codex", f"{RESPONSES}, WebSocket"),
-    coding_agent("Claude Code", "@anthropic-ai/claude-code", MESSAGES),
-    coding_agent("opencode", "opencode-ai", CHAT),
-    coding_agent("cline", "cline", CHAT),
-    coding_agent("Continue", "@continuedev/cli", CHAT),
-    coding_agent("aider", "aider-chat", CHAT, "aider", lacks="tools"),
+    coding_agent("codex", "Codex", "@openai/codex", RESPONSES),
+    coding_agent("codex over a WebSocket", "Codex (`supports_websockets`)", "@openai/codex", f"{RESPONSES}, WebSocket"),
+    coding_agent("claude-code", "Claude Code", "@anthropic-ai/claude-code", MESSAGES),
+    coding_agent("opencode", "opencode", "opencode-ai", CHAT),
+    coding_agent("cline", "cline", "cline", CHAT),
+    coding_agent("continue", "Continue", "@continuedev/cli", CHAT),
+    coding_agent("aider", "aider", "aider-chat", CHAT, "aider", lacks="tools"),
 ]
 __all__ = ["CELLS", "CLIENTS", "MATRIX", "Client", "Test"]

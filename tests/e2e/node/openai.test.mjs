@@ -135,14 +135,14 @@ test("an early failure throws its own type, streaming or not, and the model is a
   const expected = [
     ["fixed/m", OpenAI.NotFoundError, "model_not_found", 0],
     ["up/end:400", OpenAI.BadRequestError, "upstream_rejected", 1],
-    ["up/end:404", OpenAI.NotFoundError, "upstream_not_found", 1],
-    ["up/end:401", OpenAI.APIError, "upstream_auth", 1],
+    ["up/end:404", OpenAI.NotFoundError, "model_not_found", 1],
+    ["up/end:401", OpenAI.InternalServerError, "upstream_auth", 1],
     ["up/end:html-200", OpenAI.InternalServerError, "upstream_broke", 1],
   ];
   for (const [model, kind, code, calls] of expected) {
     for (const stream of [true, false]) {
       const before = (await records(model.replace("up/", ""))).length;
-      const error = await caught(client.chat.completions.create({ model, messages, stream }));
+      const error = await caught(client.chat.completions.create({ model, messages, stream, user: `${stream}` }));
       const asked = (await records(model.replace("up/", ""))).length - before;
 
       assert.deepEqual([model, error.constructor, error.code, asked], [model, kind, code, calls]);

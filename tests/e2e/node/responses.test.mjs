@@ -33,7 +33,7 @@ test("a response is put together by the stream helper", async () => {
   const calling = await client.responses.stream({ model: "up/two-tools", input, tools }).finalResponse();
 
   assert.equal(thinking.output_text, TEXT);
-  assert.equal(thinking.output[0].content[0].text, REASONING);
+  assert.equal(thinking.output[0].summary[0].text, REASONING);
   assert.deepEqual(
     calling.output.map((item) => [item.call_id, item.arguments]),
     [
@@ -74,6 +74,9 @@ test("a response in the background is polled and cancelled", async () => {
   );
 });
 
+// Without heartbeats, which have the number of the event before them.
+const numbered = (events) => events.filter((event, at) => event.sequence_number !== events[at - 1]?.sequence_number);
+
 // @requirement("resp.resume")
 test("a response is resumed after any event, created in the background or not", async () => {
   for (const background of [true, false]) {
@@ -88,7 +91,7 @@ test("a response is resumed after any event, created in the background or not", 
     const whole = await all(await client.responses.retrieve(id, { stream: true }));
     await events.return();
 
-    assert.deepEqual([...seen, ...rest], whole);
+    assert.deepEqual(numbered([...seen, ...rest]), numbered(whole));
     assert.equal(whole.at(-1).type, "response.completed");
   }
 });

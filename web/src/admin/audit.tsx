@@ -16,6 +16,8 @@ interface Entry {
   actor: string;
   action: string;
   target: string | null;
+  /** The name of the person, the group or the key that `target` is the id of. */
+  target_name: string;
   address: string | null;
   result: string;
   /** The entry of its beginning, if this is its end. */
@@ -29,26 +31,49 @@ interface Page {
 
 const PATH = "/api/admin/audit";
 
-interface Asked {
-  /** Of one person; of everyone if it is empty. */
+/** The first parts of actions, as the server names them. */
+const KINDS = [
+  "account",
+  "approval",
+  "audit",
+  "batch",
+  "comparison",
+  "conversation",
+  "first_admin",
+  "grant",
+  "group",
+  "key",
+  "password",
+  "person",
+  "response",
+  "session",
+  "settings",
+  "share",
+  "sign_in",
+  "sign_out",
+];
+
+/** What is wanted of the log; everything, where a text is empty. */
+interface Filter {
   actor: string;
-  before?: string;
-  format?: "jsonl";
+  action: string;
+  reads: boolean;
 }
 
-function pathOf({ actor, ...query }: Asked): string {
-  return `${PATH}?${new URLSearchParams({ ...query, ...(actor && { actor }) })}`;
+function pathOf({ actor, action, reads }: Filter, page: { before?: string; format?: "jsonl" } = {}): string {
+  return `${PATH}?${new URLSearchParams({ ...page, reads: String(reads), ...(actor && { actor }), ...(action && { action }) })}`;
 }
 
 export function Audit() {
-  const [actor, setActor] = useState("");
-  const first = useLoaded(() => call<Page>("GET", pathOf({ actor })), actor);
+  const [filter, setFilter] = useState<Filter>({ actor: "", action: "", reads: false });
+  const narrow = (by: Partial<Filter>) => setFilter((now) => ({ ...now, ...by }));
+  const first = useLoaded(() => call<Page>("GET", pathOf(filter)), pathOf(filter));
   const [more, setMore] = useState<Page | null>(null);
   const words = t().people;
   useEffect(() => setMore(null), [first.state]);
   const showMore = async (before: string) => {
     try {
-      const { entries, next } = await call<Page>("GET", pathOf({ actor, before }));
+      const { entries, next } = await call<Page>("GET", pathOf(filter, { before }));
       setMore({ entries: [...(more?.entries ?? []), ...entries], next });
     } catch (error) {
       complain(error);
@@ -58,21 +83,42 @@ export function Audit() {
     <>
       <p class="note">{words.auditNote}</p>
       <div class="line">
-        <Find onFind={setActor} />
+        <Find onFind={(actor) => narrow({ actor })} />
+        <select
+          aria-label={words.actionKind}
+          value={filter.action}
+          onChange={(event) => narrow({ action: event.currentTarget.value })}
+        >
+          <option value="">{words.allActions}</option>
+          {KINDS.map((kind) => (
+            <option key={kind}>{kind}</option>
+          ))}
+        </select>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={filter.reads}
+            onChange={(event) => narrow({ reads: event.currentTarget.checked })}
+          />
+          {words.showReads}
+        </label>
       </div>
       <Shown of={first}>
         {({ entries, next }) => {
           const after = more ? more.next : next;
           return (
             <>
-              <Entries entries={[...entries, ...(more?.entries ?? [])]} isFiltered={actor !== ""} />
+              <Entries
+                entries={[...entries, ...(more?.entries ?? [])]}
+                isFiltered={filter.actor !== "" || filter.action !== ""}
+              />
               <div class="line">
                 {after && (
                   <button type="button" onClick={() => showMore(after)}>
                     {t().showMore}
                   </button>
                 )}
-                <button type="button" onClick={() => saveFrom(pathOf({ actor, format: "jsonl" }), "audit.jsonl")}>
+                <button type="button" onClick={() => saveFrom(pathOf(filter, { format: "jsonl" }), "audit.jsonl")}>
                   <Icon node={Download} size={14} /> {t().saveJsonLines}
                 </button>
               </div>
@@ -91,7 +137,7 @@ function Entries({ entries: all, isFiltered }: { entries: Entry[]; isFiltered: b
   if (!entries.length) return <p class="note empty-list">{isFiltered ? t().noResults : words.noAudit}</p>;
   return (
     <div class="table-place" tabIndex={0} role="group" aria-label={words.tabs.audit}>
-      <table>
+      <table class="stacks">
         <thead>
           <tr>
             <th scope="col">{t().time}</th>
@@ -110,7 +156,9 @@ function Entries({ entries: all, isFiltered }: { entries: Entry[]; isFiltered: b
               <td dir="ltr">{entry.action}</td>
               <td dir="ltr">{entry.result}</td>
               <td dir="ltr">{entry.address}</td>
-              <td dir="auto">{entry.target}</td>
+              <td dir="auto" title={entry.target ?? undefined}>
+                {entry.target_name || entry.target}
+              </td>
             </tr>
           ))}
         </tbody>

@@ -1,4 +1,4 @@
-/** Finds one person by the whole name or e-mail address. */
+/** Finds people by parts of their names or e-mail addresses. */
 import { useEffect, useState } from "preact/hooks";
 import { t } from "../words";
 

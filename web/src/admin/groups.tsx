@@ -2,7 +2,7 @@
 import { Pencil, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { BudgetFields, budgetIn, limitsIn } from "../people/budget-fields";
-import { type Budget, calls, type Group, isHere } from "../people/calls";
+import { type Budget, calls, type Group } from "../people/calls";
 import { patternsIn } from "../people/patterns";
 import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
@@ -14,13 +14,8 @@ import { t } from "../words";
 
 type Open = { is: "form"; group: Group | null } | { is: "delete"; group: Group };
 
-async function list(): Promise<{ groups: Group[]; hasBudgets: boolean }> {
-  const [{ groups }, hasBudgets] = await Promise.all([calls.groups(), isHere("/api/budget")]);
-  return { groups, hasBudgets };
-}
-
 export function Groups() {
-  const groups = useLoaded(list);
+  const groups = useLoaded(calls.groups);
   const [open, setOpen] = useState<Open | null>(null);
   const words = t().people;
   const close = () => setOpen(null);
@@ -43,14 +38,7 @@ export function Groups() {
       <button type="button" onClick={() => setOpen({ is: "form", group: null })}>
         <Icon node={Plus} size={16} /> {words.addGroup}
       </button>
-      {open?.is === "form" && (
-        <GroupForm
-          group={open.group}
-          hasBudgets={groups.state.is === "ready" && groups.state.value.hasBudgets}
-          onSaved={groups.load}
-          onClose={close}
-        />
-      )}
+      {open?.is === "form" && <GroupForm group={open.group} onSaved={groups.load} onClose={close} />}
       {open?.is === "delete" && (
         <Confirm
           title={words.deleteGroup(open.group.name)}
@@ -117,12 +105,11 @@ function LimitsNote({ title, budget }: { title: string; budget: Budget | undefin
 
 interface GroupFormProps {
   group: Group | null;
-  hasBudgets: boolean;
   onSaved: () => Promise<void>;
   onClose: () => void;
 }
 
-function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
+function GroupForm({ group, onSaved, onClose }: GroupFormProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const words = t().people;
@@ -134,10 +121,11 @@ function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
       name: String(given.get("name")).trim(),
       models: patternsIn(given.get("models")),
       agents: patternsIn(given.get("agents")) ?? [],
-      ...(hasBudgets && { budget: budgetIn(given, "all "), each: budgetIn(given, "each ") }),
+      budget: budgetIn(given, "all "),
+      each: budgetIn(given, "each "),
     };
     if (!(await attempt(() => (group ? calls.changeGroup(group.id, body) : calls.addGroup(body))))) return;
-    form.closest("dialog")?.close();
+    onClose();
     await onSaved();
   };
   return (
@@ -169,12 +157,8 @@ function GroupForm({ group, hasBudgets, onSaved, onClose }: GroupFormProps) {
             defaultValue={group?.agents.join(", ")}
           />
         </label>
-        {hasBudgets && (
-          <>
-            <BudgetFields title={words.limitsOfEach} prefix="each " budget={group?.each} />
-            <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
-          </>
-        )}
+        <BudgetFields title={words.limitsOfEach} prefix="each " budget={group?.each} />
+        <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
         <Problem of={trying} />
         <footer>
           <button type="submit" class="primary" disabled={isBusy}>

@@ -1,8 +1,8 @@
 /** The people of the server: found by name, paged through, added, changed and deleted. */
-import { Link2, Pencil, Plus, Trash2 } from "lucide";
+import { Link2, Pencil, Plus, ShieldOff, Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import { limitsIn } from "../people/budget-fields";
-import { type Account, calls, EXPORT, type Group, isHere, linkOf, type ResetLink } from "../people/calls";
+import { type Account, calls, type Group, linkOf, type ResetLink } from "../people/calls";
 import { Secret } from "../people/secret";
 import { caller } from "../state/caller";
 import { complain } from "../state/toasts";
@@ -21,26 +21,24 @@ interface Listed {
   /** Where the next page starts; null at the end. */
   next: string | null;
   groups: Group[];
-  hasBudgets: boolean;
 }
 
-/** Ask for the first page, or for the one person of a name; with the groups, whose names are shown. */
-async function list(name: string): Promise<Listed> {
-  const [{ people, before }, { groups }, hasBudgets] = await Promise.all([
-    name ? calls.findPerson(name) : calls.people(null, PAGE),
+/** Ask for the first page, or for those with a part of a name; with the groups, whose names are shown. */
+async function list(part: string): Promise<Listed> {
+  const [{ people, before }, { groups }] = await Promise.all([
+    part ? calls.findPeople(part) : calls.people(null, PAGE),
     calls.groups(),
-    isHere("/api/budget"),
   ]);
-  return { people, groups, hasBudgets, next: nextOf(people, before) };
+  return { people, groups, next: nextOf(people, before) };
 }
 
 function nextOf(people: Account[], before: string | null): string | null {
   return people.length === PAGE ? before : null;
 }
 
-const NOT_LISTED = { groups: [], hasBudgets: false };
-
-type Open = { is: "form" | "delete"; person: Account | null } | { is: "link"; name: string; link: ResetLink };
+type Open =
+  | { is: "form" | "delete" | "factor"; person: Account | null }
+  | { is: "link"; name: string; link: ResetLink };
 
 export function People() {
   const [name, setName] = useState("");
@@ -68,7 +66,7 @@ export function People() {
       complain(error);
     }
   };
-  const { groups, hasBudgets } = people.state.is === "ready" ? people.state.value : NOT_LISTED;
+  const groups = people.state.is === "ready" ? people.state.value.groups : [];
   const close = (closed: Open) => setOpen((now) => (now === closed ? null : now));
   return (
     <>
@@ -106,13 +104,7 @@ export function People() {
         }}
       </Shown>
       {open?.is === "form" && (
-        <PersonForm
-          person={open.person}
-          groups={groups}
-          hasBudgets={hasBudgets}
-          onSaved={saved}
-          onClose={() => close(open)}
-        />
+        <PersonForm person={open.person} groups={groups} onSaved={saved} onClose={() => close(open)} />
       )}
       {open?.is === "link" && (
         <Secret
@@ -122,6 +114,9 @@ export function People() {
           secret={linkOf(open.link)}
           onClose={() => close(open)}
         />
+      )}
+      {open?.is === "factor" && open.person && (
+        <ResetFactor person={open.person} onReset={people.load} onClose={() => close(open)} />
       )}
       {open?.is === "delete" && open.person && (
         <Delete person={open.person} onDeleted={people.load} onClose={() => close(open)} />
@@ -147,6 +142,7 @@ function Line({ person, groups, onOpen, onLink }: LineProps) {
         <span class="badge">{words.roles[person.role]}</span>
         {isOneself && <span class="badge fine">{t().you}</span>}
         {person.disabled && <span class="badge bad">{words.disabled}</span>}
+        {person.second_factor && <span class="badge fine">{words.secondFactor}</span>}
         {!person.has_password && <span class="badge warning">{words.noPassword}</span>}
         <p class="note">
           {[
@@ -160,6 +156,17 @@ function Line({ person, groups, onOpen, onLink }: LineProps) {
         </p>
       </div>
       <span class="ends">
+        {person.second_factor && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            aria-label={words.resetFactorOf(person.name)}
+            title={words.resetFactor}
+            onClick={() => onOpen({ is: "factor", person })}
+          >
+            <Icon node={ShieldOff} size={16} />
+          </button>
+        )}
         <button
           type="button"
           class="quiet icon-button"
@@ -192,6 +199,25 @@ function Line({ person, groups, onOpen, onLink }: LineProps) {
   );
 }
 
+interface ResetFactorProps {
+  person: Account;
+  onReset: () => Promise<void>;
+  onClose: () => void;
+}
+
+function ResetFactor({ person, onReset, onClose }: ResetFactorProps) {
+  const words = t().people;
+  const reset = async () => {
+    await calls.resetFactor(person.id);
+    await onReset();
+  };
+  return (
+    <Confirm title={words.resetFactorOf(person.name)} action={words.resetFactor} onConfirm={reset} onClose={onClose}>
+      <p>{words.resetFactorWhy}</p>
+    </Confirm>
+  );
+}
+
 interface DeleteProps {
   person: Account;
   onDeleted: () => Promise<void>;
@@ -199,27 +225,22 @@ interface DeleteProps {
 }
 
 function Delete({ person, onDeleted, onClose }: DeleteProps) {
-  const { state } = useLoaded(() => isHere(EXPORT));
   const words = t().people;
   const remove = async (form: HTMLFormElement) => {
-    const data = new FormData(form).get("data");
-    await calls.deletePerson(person.id, data === null ? null : String(data));
+    await calls.deletePerson(person.id, String(new FormData(form).get("data")));
     await onDeleted();
   };
-  if (state.is === "loading") return null;
   return (
     <Confirm title={words.deletePerson(person.name)} action={t().delete} onConfirm={remove} onClose={onClose}>
       <p>{words.deletePersonWhy}</p>
-      {state.is === "ready" && state.value && (
-        <fieldset class="choices stacked">
-          <legend>{words.theirData}</legend>
-          {(["keep", "delete"] as const).map((choice) => (
-            <label key={choice}>
-              <input type="radio" name="data" value={choice} required /> {words.dataChoices[choice]}
-            </label>
-          ))}
-        </fieldset>
-      )}
+      <fieldset class="choices stacked">
+        <legend>{words.theirData}</legend>
+        {(["keep", "delete"] as const).map((choice) => (
+          <label key={choice}>
+            <input type="radio" name="data" value={choice} required /> {words.dataChoices[choice]}
+          </label>
+        ))}
+      </fieldset>
     </Confirm>
   );
 }

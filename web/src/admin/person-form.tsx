@@ -13,13 +13,11 @@ interface PersonFormProps {
   /** Null for a new one. */
   person: Account | null;
   groups: Group[];
-  /** The server counts what people use. */
-  hasBudgets: boolean;
   onSaved: (person: Account, link: ResetLink | null) => void;
   onClose: () => void;
 }
 
-export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: PersonFormProps) {
+export function PersonForm({ person, groups, onSaved, onClose }: PersonFormProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const words = t().people;
@@ -32,7 +30,7 @@ export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: Per
         email: String(given.get("email")).trim(),
         role: String(given.get("role")) as Role,
         groups: given.getAll("groups").map(String),
-        ...(hasBudgets && { budget: budgetIn(given, "") }),
+        budget: budgetIn(given, ""),
       };
       if (!person) {
         const { reset, ...added } = await calls.addPerson(body);
@@ -75,7 +73,7 @@ export function PersonForm({ person, groups, hasBudgets, onSaved, onClose }: Per
             ))}
           </fieldset>
         )}
-        {hasBudgets && <BudgetFields title={words.limitsTitle} prefix="" budget={person?.budget} />}
+        <BudgetFields title={words.limitsTitle} prefix="" budget={person?.budget} />
         {person ? (
           <label class="check">
             <input type="checkbox" name="disabled" defaultChecked={person.disabled} /> {words.disable}

@@ -1,7 +1,7 @@
 /** What a model said: while it is being said, and after, with how it ended. */
 import { useComputed } from "@preact/signals";
 import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice } from "../state/live";
@@ -11,11 +11,12 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Approvals } from "./approvals";
 import { Branches } from "./branches";
-import { LiveFigures, SettledFigures, summed } from "./figures";
+import { LiveFigures, ResponseFigures, SettledFigures } from "./figures";
 import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
 import { joinedText } from "./responses";
 import { joined, Segments, segmentsOf } from "./segments";
+import { Spent, useSpentLimit } from "./spent";
 import { WhatToDo } from "./what-to-do";
 
 /** What is being said, or else what was said. */
@@ -95,6 +96,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
     <>
       <OutcomeLine
         message={message}
+        first={first}
         ending={ending}
         isLast={isLast && mayWrite}
         mayContinue={message.partial && !transcript.isTemporary}
@@ -131,7 +133,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
           </button>
         )}
         {message.run_id && !transcript.isTemporary && <RunLink id={message.run_id} />}
-        <SettledFigures model={message.model} figures={summed(parts)} ending={ending} />
+        <ResponseFigures parts={parts} ending={ending} />
       </footer>
     </>
   );
@@ -146,6 +148,7 @@ function RunLink({ id }: { id: string }) {
 }
 
 export function Waiting({ notices }: { notices: Notice[] }) {
+  const last = notices.at(-1);
   return (
     <p class="waiting">
       <span class="dots" aria-hidden="true">
@@ -153,9 +156,22 @@ export function Waiting({ notices }: { notices: Notice[] }) {
         <i />
         <i />
       </span>
-      <span>{notices.at(-1)?.message}</span>
+      <span>{last && <Told notice={last} />}</span>
     </p>
   );
+}
+
+/** A notice. The time until something is tried again counts down. */
+function Told({ notice: { message, at } }: { notice: Notice }) {
+  const [now, setNow] = useState(performance.now());
+  const whole = Number(/\bin ([\d.]+) s\b/.exec(message)?.[1] ?? 0);
+  useEffect(() => {
+    const timer = whole && at ? setInterval(() => setNow(performance.now()), 500) : 0;
+    return () => clearInterval(timer);
+  }, [message, at]);
+  if (!whole || !at) return <>{message}</>;
+  const left = Math.max(0, Math.ceil(whole - (now - at) / 1_000));
+  return <>{message.replace(/\bin [\d.]+ s\b/, `in ${left} s`)}</>;
 }
 
 function Notices({ notices }: { notices: Notice[] }) {
@@ -190,31 +206,35 @@ export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolea
 
 interface OutcomeProps {
   message: Message;
+  /** The first part of the response: who answers again answers all of it. */
+  first: Message;
   ending: Ending | null;
   isLast: boolean;
   mayContinue: boolean;
 }
 
-function OutcomeLine({ message, ending, isLast, mayContinue }: OutcomeProps) {
+function OutcomeLine({ message, first, ending, isLast, mayContinue }: OutcomeProps) {
   const told = tellOutcome(message.outcome, ending?.settlement ?? null);
+  const isBudget = isLast && ending?.settlement.by === "budget";
+  const spent = useSpentLimit(isBudget);
   if (!told) return null;
   return (
     <div class={`outcome ${told.kind}`} role="note">
       {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
       <span>
-        <strong>{told.label}.</strong> {told.detail} <WhatToDo told={told} />
+        <strong>{told.label}.</strong> {told.detail} <Spent limit={spent} /> <WhatToDo told={told} />
       </span>
-      {isLast && (
+      {isLast && (!isBudget || spent === null) && (
         <span class="ways-on">
           {mayContinue && (
             <button type="button" onClick={() => continueAnswer(message.id)}>
               <Icon node={Play} size={14} /> {t().continue}
             </button>
           )}
-          <button type="button" onClick={() => regenerate(message.id)}>
+          <button type="button" onClick={() => regenerate(first.id)}>
             <Icon node={RefreshCw} size={14} /> {t().retry}
           </button>
-          {told.kind !== "plain" && <OtherModel messageId={message.id} />}
+          {told.kind !== "plain" && <OtherModel messageId={first.id} />}
         </span>
       )}
     </div>
@@ -224,12 +244,14 @@ function OutcomeLine({ message, ending, isLast, mayContinue }: OutcomeProps) {
 interface NoAnswerProps {
   ending: Ending;
   message: Message;
+  /** What another model answers: the question, not the turn that asked a model to continue its own text. */
+  asked: Message;
   isLast: boolean;
   isTemporary: boolean;
 }
 
 /** A run that ended before it said anything leaves no message; its reader is told why all the same. */
-export function NoAnswer({ ending, message, isLast, isTemporary }: NoAnswerProps) {
+export function NoAnswer({ ending, message, asked, isLast, isTemporary }: NoAnswerProps) {
   const told = tellOutcome(ending.settlement.outcome, ending.settlement);
   if (!told) return null;
   return (
@@ -244,7 +266,7 @@ export function NoAnswer({ ending, message, isLast, isTemporary }: NoAnswerProps
             <button type="button" onClick={() => regenerate(message.id)}>
               <Icon node={RefreshCw} size={14} /> {t().retry}
             </button>
-            <OtherModel messageId={message.id} />
+            <OtherModel messageId={asked.id} />
           </span>
         )}
       </div>

@@ -65,15 +65,6 @@ function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
             {t().deny}
           </button>
         </form>
-        <button
-          type="button"
-          class="small"
-          disabled={isLocked}
-          title={t().alwaysAllowHint}
-          onClick={() => decide("allow", "always")}
-        >
-          {t().alwaysAllow}
-        </button>
         {!isTemporary && (
           <button type="button" class="small" disabled={isLocked} onClick={() => decide("allow", "session")}>
             {t().allowForChat}
@@ -83,6 +74,12 @@ function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
           {t().allowOnce}
         </button>
       </footer>
+      <p class="always">
+        <button type="button" class="link" disabled={isLocked} onClick={() => decide("allow", "always")}>
+          {t().alwaysAllow}
+        </button>
+        <small>{t().alwaysAllowHint(visible(approval.tool))}</small>
+      </p>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { isGuest } from "../state/caller";
 import type { Conversation } from "../state/conversation";
 import { current, setupForNew } from "../state/current";
 import { isDemo, modelForNew } from "../state/models";
-import { sessions } from "../state/sessions";
+import { titles } from "../state/sessions";
 import { Empty } from "../ui/empty";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
@@ -49,9 +49,9 @@ function mayCompose(transcript: Conversation | null, isTemporary: boolean): bool
   return transcript !== null || !isTemporary;
 }
 
-/** A session takes its title from its first message, and the list knows it first. */
+/** A session takes its title from its first message, and the feed of the list tells it first. */
 function titleOf({ id, session }: Conversation): string {
-  return session.value?.title || sessions.value.find((each) => each.id === id)?.title || "";
+  return session.value?.title || titles.value.get(id) || "";
 }
 
 function Body({ transcript }: { transcript: Conversation }) {

@@ -1,7 +1,7 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
 
 import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
 import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
@@ -24,7 +24,7 @@ export function Composer() {
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
   const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     growWithText(box.current);
     if (!matchMedia("(pointer: coarse)").matches) box.current.focus();
   }, []);
@@ -72,14 +72,11 @@ export function Composer() {
 
   return (
     <form
-      class={`composer ${pictures.isDropping ? "is-dropping" : ""}`}
+      class="composer"
       onSubmit={(event) => {
         event.preventDefault();
         send(isRunning ? "queue" : "reject");
       }}
-      onDragOver={pictures.onDragOver}
-      onDragLeave={pictures.onDragLeave}
-      onDrop={pictures.onDrop}
     >
       <p class="refusal" role="alert">
         {refusal}

@@ -3,6 +3,7 @@ import { api } from "../api";
 import { complain } from "../state/toasts";
 import type { OpenSession } from "../types";
 import { t } from "../words";
+import { modelsOf } from "./figures";
 import { tellOutcome } from "./outcome";
 import { joinedText, type Shown, shownOf } from "./responses";
 
@@ -27,7 +28,7 @@ export function asMarkdown(session: OpenSession): string {
 }
 
 function told({ message, earlier }: Shown): string {
-  const who = message.role === "user" ? t().you : (message.model ?? message.role);
+  const who = message.role === "user" ? t().you : modelsOf([...earlier, message]).join(", ") || message.role;
   const ending = tellOutcome(message.outcome, null);
   return [`## ${who}`, joinedText([...earlier, message]), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
 }

@@ -28,8 +28,23 @@ export function SettledFigures({ model, figures, ending }: SettledProps) {
   return <Figures parts={parts} title={used ? inFull(used) : undefined} />;
 }
 
+/** What a response took: in all, or, if several models wrote it, each in its part. */
+export function ResponseFigures({ parts, ending }: { parts: readonly Message[]; ending: Ending | null }) {
+  const last = parts.at(-1);
+  if (modelsOf(parts).length < 2)
+    return <SettledFigures model={last?.model ?? null} figures={summed(parts)} ending={ending} />;
+  return parts.map((part) => (
+    <SettledFigures key={part.id} model={part.model} figures={part.figures} ending={part === last ? ending : null} />
+  ));
+}
+
+/** The models that wrote a response, each once, in their order. */
+export function modelsOf(parts: readonly Message[]): string[] {
+  return [...new Set(parts.map(({ model }) => model ?? ""))].filter(Boolean);
+}
+
 /** What a response took in all of its parts; nothing if that of one is not known. */
-export function summed(parts: readonly Message[]): Measured | undefined {
+function summed(parts: readonly Message[]): Measured | undefined {
   return parts.map(({ figures }) => figures).reduce((one, other) => one && other && added(one, other));
 }
 
@@ -73,14 +88,16 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation 
     return () => clearInterval(timer);
   }, []);
   const writing = (now - live.firstWordAt) / 1_000;
+  const isQuiet = !live.needsApproval && !live.isCalling && now - live.heardAt > 1_500;
   const parts = [
     live.model,
-    live.firstWordAfter !== null && t().firstToken(seconds(live.firstWordAfter)),
-    live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
-    !live.firstWordAt &&
-      !live.tools.length &&
-      now - live.beganAt > 1_500 &&
-      t().waitingFor(seconds(now - live.beganAt)),
+    live.needsApproval && t().toolStates.waiting,
+    !isQuiet &&
+      live.firstWordAt > 0 &&
+      !live.joined &&
+      writing > 1 &&
+      `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
+    isQuiet && t().waitingFor(seconds(now - live.heardAt)),
   ];
   return <Figures parts={parts} />;
 }

@@ -13,6 +13,7 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Answer, NoAnswer } from "./answer";
 import { textOf } from "./content";
+import { found, markFound, unmarkFound } from "./found";
 import { type Shown, shownOf } from "./responses";
 import { editing, Instructions, SendingMessage, UserMessage } from "./user-message";
 import { ConversationView } from "./view";
@@ -40,6 +41,7 @@ export function Messages({ transcript }: { transcript: Conversation }) {
     else if (target.value && !isOnBranch) showBranch(target.value); // a search may find what was said on another one
     if (sought || !target.value) led.current = target.value;
   }, [target.value, sought, isOnBranch]);
+  useFound(view, lines);
   return (
     <div class="transcript-place">
       <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label={t().conversation} tabIndex={-1}>
@@ -66,6 +68,23 @@ export function Messages({ transcript }: { transcript: Conversation }) {
       )}
     </div>
   );
+}
+
+/** Go to the words that a search has found, once their message is drawn, and mark them. */
+function useFound(view: ConversationView, lines: Line[]): void {
+  const hit = found.value?.message_id === target.value ? found.value : null;
+  const line = lines.find((each) => hit && has(each, hit.message_id));
+  const place = line ? view.drawnLine(line.key) : null;
+  useEffect(() => {
+    if (!hit || !line || !place) return;
+    const parts = [...line.earlier, line.message];
+    const at = parts.findIndex((part) => part?.id === hit.message_id);
+    const before = parts.slice(0, at).reduce((length, part) => length + [...textOf(part?.content ?? "")].length, 0);
+    const text = parts.map((part) => textOf(part?.content ?? "")).join("");
+    const below = markFound(place, text, { ...hit, offset: hit.offset + before });
+    if (below !== null) view.showWithin(line.key, below);
+    return unmarkFound;
+  }, [hit, place]);
 }
 
 /** A message, one that is being sent, or the answer that is being written: it keeps its place when it becomes one. */
@@ -200,17 +219,23 @@ function LineContent({ message, live, earlier, asked, next, transcript, results 
       ) : (
         <UserMessage message={message} transcript={transcript} />
       )}
-      {question && <Unanswered question={question} next={next} transcript={transcript} />}
+      {question && <Unanswered question={question} asked={earlier[0] ?? message} next={next} transcript={transcript} />}
     </>
   );
 }
 
+interface UnansweredProps extends Pick<ContentProps, "next" | "transcript"> {
+  question: Message;
+  asked: Message;
+}
+
 /** Why a message has no response, if a run was to give one and said nothing. */
-function Unanswered({ question, next, transcript }: Pick<ContentProps, "next" | "transcript"> & { question: Message }) {
+function Unanswered({ question, asked, next, transcript }: UnansweredProps) {
   const ending = silentEnding(transcript, question, next);
   if (!ending || transcript.live.value?.parentId === question.id) return null;
   const isLast = next === null && transcript.mayWrite.value;
-  return <NoAnswer ending={ending} message={question} isLast={isLast} isTemporary={transcript.isTemporary} />;
+  const { isTemporary } = transcript;
+  return <NoAnswer ending={ending} message={question} asked={asked} isLast={isLast} isTemporary={isTemporary} />;
 }
 
 function Sending({ transcript }: { transcript: Conversation }) {

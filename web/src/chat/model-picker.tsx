@@ -1,7 +1,7 @@
 /** The models on offer, searched as one types, chosen with the arrows and Enter. */
 
 import { Check, ChevronDown, Search } from "lucide";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { chooseModel, current, setupForNew } from "../state/current";
 import { isDemo, loadModels, modelForNew, models, modelsState } from "../state/models";
 import { Dialog } from "../ui/dialog";
@@ -36,20 +36,22 @@ export function ModelPicker() {
 
 interface ModelDialogProps {
   title: string;
+  /** For a place where only models can answer. */
+  isWithoutAgents?: boolean;
   chosen: string | null;
   onChoose: (model: string) => void;
   onClose: () => void;
 }
 
-export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogProps) {
+export function ModelDialog({ title, chosen, onChoose, onClose, isWithoutAgents = false }: ModelDialogProps) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const list = useElement<HTMLDivElement>();
   const box = useElement<HTMLInputElement>();
   const marked = useRef<string | null>(null); // by the arrows: a list that comes late must not move it
-  const found = search(text);
-  useEffect(() => {
-    box.current.focus();
+  const found = search(text).filter((id) => !isWithoutAgents || !id.startsWith(AGENTS));
+  useLayoutEffect(() => {
+    if (!matchMedia("(pointer: coarse)").matches) box.current.focus(); // a keyboard would cover the list
     loadModels();
   }, []);
   useEffect(() => {
@@ -59,8 +61,8 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
   useEffect(() => list.current.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   const choose = (model: string | undefined) => {
     if (!model) return;
+    onClose();
     onChoose(model);
-    list.current.closest("dialog")?.close();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -123,6 +125,9 @@ export function ModelDialog({ title, chosen, onChoose, onClose }: ModelDialogPro
   );
 }
 
+/** How the names of agents begin. */
+const AGENTS = "agent/";
+
 interface OptionProps {
   id: string;
   index: number;
@@ -181,9 +186,12 @@ function DemoMark() {
 }
 
 function ProviderProblems() {
-  const silent = models.value.providers.filter(({ ok }) => !ok);
-  if (!silent.length) return null;
-  return <p class="hint">{t().providersUnreachable(silent.map(({ name }) => name).join(", "))}</p>;
+  const failing = models.value.providers.filter(({ ok, pending }) => !ok && !pending);
+  return failing.map(({ name, why }) => (
+    <p class="hint" key={name}>
+      {why ?? t().notConnected(name)}
+    </p>
+  ));
 }
 
 function nothing(text: string): string {

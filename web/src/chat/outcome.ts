@@ -45,5 +45,6 @@ function stoppedBy(settlement: Settlement | null): string {
 
 function truncatedBy(reason: string): Pick<Told, "label" | "detail"> {
   if (reason === "length" || reason === "max_tokens") return { label: t().tokenLimit, detail: "" };
+  if (reason === "content_filter") return { label: t().truncated, detail: t().contentFilter };
   return { label: t().truncated, detail: reason ? t().providerEnded(reason.replaceAll("_", " ")) : "" };
 }

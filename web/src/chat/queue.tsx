@@ -1,6 +1,6 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
-import { Pencil, Trash2 } from "lucide";
-import { useEffect, useState } from "preact/hooks";
+import { Pencil, Square, Trash2 } from "lucide";
+import { useLayoutEffect, useState } from "preact/hooks";
 import type { Conversation } from "../state/conversation";
 import { act } from "../state/current";
 import type { Queued } from "../types";
@@ -15,7 +15,12 @@ export function Queue({ transcript }: { transcript: Conversation }) {
   if (!queued.length) return null;
   return (
     <section class="queue" aria-label={t().queuedMessages}>
-      <h2>{t().queuedCount(queued.length)}</h2>
+      <header>
+        <h2>{t().queuedCount(queued.length)}</h2>
+        <button type="button" class="small quiet" title={t().stopQueueHint} onClick={() => act((it) => it.stopAll())}>
+          <Icon node={Square} size={14} /> {t().stopAll}
+        </button>
+      </header>
       <ol>
         {queued.map((item) => (
           <QueuedLine key={item.run_id} item={item} transcript={transcript} />
@@ -68,7 +73,7 @@ interface EditQueuedProps {
 
 function EditQueued({ text, onSave, onCancel }: EditQueuedProps) {
   const box = useElement<HTMLTextAreaElement>();
-  useEffect(() => {
+  useLayoutEffect(() => {
     growWithText(box.current);
     box.current.focus();
     box.current.setSelectionRange(-1, -1);

@@ -3,12 +3,13 @@ import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, Share2, SlidersHorizon
 import { useState } from "preact/hooks";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
-import { current } from "../state/current";
+import { current, setupForNew } from "../state/current";
 import { removeWithUndo, rename, setPinned } from "../state/sessions";
 import { complain } from "../state/toasts";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Later } from "../ui/later";
+import { lazily } from "../ui/lazily";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 
@@ -21,14 +22,16 @@ export function SessionMenu() {
   const [isSharing, setSharing] = useState(false);
   const transcript = current.value?.isTemporary ? null : current.value; // a temporary one has only settings
   if (transcript?.shared.value) return null; // only its owner changes it
+  const { system, params } = current.value?.session.value ?? setupForNew.value;
+  const isSetUp = Boolean(system) || Object.keys(params).length > 0;
   const isPinned = transcript?.session.value?.pinned ?? false;
   return (
     <>
       <button
         type="button"
-        class="quiet icon-button"
+        class={`quiet icon-button ${isSetUp ? "is-set" : ""}`}
         aria-label={t().chatSettings}
-        title={t().chatSettings}
+        title={isSetUp ? t().chatSettingsSet : t().chatSettings}
         disabled={transcript !== null && !transcript.session.value}
         onClick={() => setOpen(true)}
       >
@@ -74,7 +77,7 @@ export function SessionMenu() {
 }
 
 async function saveAs(id: string, kind: "markdown" | "json"): Promise<void> {
-  const { exportAs } = await import("./export");
+  const { exportAs } = await lazily(() => import("./export"));
   await exportAs(id, kind);
 }
 
@@ -89,7 +92,7 @@ function RenameDialog({ transcript, onClose }: { transcript: Conversation; onClo
     const form = event.currentTarget as HTMLFormElement;
     const title = String(new FormData(form).get("title") ?? "").trim();
     if (title) rename(transcript.id, title).catch(complain);
-    form.closest("dialog")?.close();
+    onClose();
   };
   return (
     <Dialog title={t().rename} onClose={onClose} class="narrow">

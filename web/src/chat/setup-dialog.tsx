@@ -1,6 +1,6 @@
 /** A session's instructions (its system prompt) and the parameters that go to the model with every run. */
 import type { TargetedSubmitEvent } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { changeSetup, current, setupForNew } from "../state/current";
 import { Dialog } from "../ui/dialog";
 import { objectFrom, objectText } from "../ui/json";
@@ -21,19 +21,22 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
   );
   const [more, setMore] = useState(() => written(setup.params));
   const [problem, setProblem] = useState("");
+  const [isAsked, setAsked] = useState(false);
+  const now = JSON.stringify([system, numbers, more]);
+  const isChanged = useMemo(() => now, []) !== now;
+  const close = () => (isChanged && !isAsked ? setAsked(true) : onClose());
   const save = async (event: TargetedSubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const dialog = event.currentTarget.closest("dialog");
     try {
       const params = { ...objectFrom(more, t().additionalParameters), ...filledIn(numbers) };
       await changeSetup({ system: system.trim() || null, params });
-      dialog?.close();
+      onClose();
     } catch (error) {
       setProblem((error as Error).message);
     }
   };
   return (
-    <Dialog title={t().chatSettings} onClose={onClose}>
+    <Dialog title={t().chatSettings} onClose={close}>
       <form onSubmit={save}>
         <label>
           {t().systemPrompt}
@@ -69,6 +72,14 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
           {problem}
         </p>
         <footer>
+          {isAsked && (
+            <span class="asked" role="alert">
+              {t().discardChanges}
+              <button type="button" class="danger" onClick={onClose}>
+                {t().discard}
+              </button>
+            </span>
+          )}
           <button type="submit" class="primary">
             {t().save}
           </button>

@@ -41,15 +41,25 @@ export function Tools({ tools, isGoingOn, waiting }: ToolsProps) {
   ));
 }
 
-type State = "waiting" | "running" | "called" | "stopped" | "denied" | "failed" | "done";
+type State = "waiting" | "running" | "called" | "stopped" | "uncertain" | "denied" | "failed" | "done";
+
+/** How the result ends of a call that was cut off before anyone allowed it. Any other may have run. */
+const DID_NOT_RUN = "did not run.";
 
 function stateOf(tool: ToolActivity, unfinished: "waiting" | "running" | "called"): State {
-  if (tool.isUnfinished) return "stopped";
+  if (tool.isUnfinished) return tool.output?.endsWith(DID_NOT_RUN) ? "stopped" : "uncertain";
   if (tool.output === null) return unfinished;
   return tool.decision === "deny" ? "denied" : tool.isError ? "failed" : "done";
 }
 
-const ICONS = { running: LoaderCircle, done: Check, failed: TriangleAlert, denied: TriangleAlert, stopped: CircleStop };
+const ICONS = {
+  running: LoaderCircle,
+  done: Check,
+  failed: TriangleAlert,
+  denied: TriangleAlert,
+  stopped: CircleStop,
+  uncertain: CircleStop,
+};
 
 function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: "waiting" | "running" | "called" }) {
   const state = stateOf(tool, unfinished);

@@ -2,7 +2,8 @@
 
 import { signal, useComputed } from "@preact/signals";
 import { Pencil } from "lucide";
-import { useEffect } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { isAway } from "../api";
 import type { Conversation } from "../state/conversation";
 import { editMessage } from "../state/current";
@@ -14,6 +15,7 @@ import { Picture } from "../ui/picture";
 import { t } from "../words";
 import { Branches } from "./branches";
 import { contentOf, picturesOf, textOf } from "./content";
+import { found } from "./found";
 import { growWithText } from "./grow";
 
 /** The message that is being edited. */
@@ -95,18 +97,44 @@ function Said({ content, session }: ContentProps) {
   return (
     <div class="bubble">
       <Attached content={content} session={session} />
-      {text && (
-        <div class="said" dir="auto">
-          {text}
-        </div>
-      )}
+      {text && <Text text={text} />}
     </div>
   );
 }
 
+/** Lines and characters of a message that are shown without being asked for. */
+const [MOST_LINES, MOST_CHARACTERS] = [40, 4_000];
+
+/** What was typed, or pasted: a long text is folded. */
+function Text({ text }: { text: string }) {
+  const [isOpen, setOpen] = useState(false);
+  const isLong = text.length > MOST_CHARACTERS || text.split("\n", MOST_LINES + 1).length > MOST_LINES;
+  const isFolded = isLong && !isOpen && found.value === null; // a search may have found what is folded
+  const shown = isFolded ? text.split("\n", MOST_LINES).join("\n").slice(0, MOST_CHARACTERS) : text;
+  return (
+    <>
+      <div class={`said ${isFolded ? "is-folded" : ""}`} dir="auto">
+        {withCode(shown)}
+      </div>
+      {isLong && (
+        <button type="button" class="link" aria-expanded={!isFolded} onClick={() => setOpen(!isOpen)}>
+          {isFolded ? t().showAllOf(text.length) : t().showLess}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** Fenced code in a fixed width; everything else, and the fences, as they were typed. */
+function withCode(text: string): ComponentChildren {
+  return text
+    .split(/(^```[^\n]*\n[\s\S]*?^```[ \t]*$)/m)
+    .map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part));
+}
+
 function EditBox({ message, session }: { message: Message; session: string }) {
   const box = useElement<HTMLTextAreaElement>();
-  useEffect(() => {
+  useLayoutEffect(() => {
     growWithText(box.current);
     box.current.focus();
     box.current.setSelectionRange(-1, -1);

@@ -46,17 +46,18 @@ export class ConversationView {
 
   /** The lines to draw: those near the view, the newest, and whatever has to stay. */
   ranges(lines: readonly Sized[], staying: (string | null)[]): Range[] {
-    const isFirst = !this.#lines.length && lines.length > 0;
+    const isNews = lines !== this.#lines;
     this.#lines = lines;
     this.heights.stack(lines);
-    if (isFirst) this.#drawn = this.#atFirst();
     const count = lines.length;
+    if (isNews && this.#place === "end") this.#drawn = nextRange(this.#drawn, this.#atEnd(), count, 0);
     const held = [...staying, this.#focused()].filter((key) => key !== null);
     const places = held.map((key) => lines.findIndex((line) => line.key === key)).filter((at) => at >= 0);
     return [this.#drawn, { from: Math.max(0, count - NEWEST), to: count }, ...places.map((at) => one(at))];
   }
 
-  #atFirst(): Range {
+  /** The lines that a reader at the end sees, as far as heights are known: another branch is there all at once. */
+  #atEnd(): Range {
     const whole = this.heights.of({ from: 0, to: this.heights.count });
     return this.heights.within(whole - innerHeight, whole);
   }
@@ -122,6 +123,17 @@ export class ConversationView {
     this.#goTo({ key, top: 0 });
     this.#draw(one(at));
     return true;
+  }
+
+  /** The line of a name, if it is drawn. */
+  drawnLine(key: string): HTMLElement | null {
+    return this.#elements.get(key) ?? null;
+  }
+
+  /** Go to a place in a line that is drawn: so many pixels below its top, in the upper part of the view. */
+  showWithin(key: string, below: number): void {
+    this.#goTo({ key, top: Math.min(0, this.#attached.clientHeight / 3 - below) });
+    this.#settle();
   }
 
   /** Only one of us may move the view: what the browser does for its own anchor would look like a reader's scroll. */

@@ -68,6 +68,9 @@ export interface DiffLine {
 export function diffLines(preview: string): DiffLine[] {
   const lines = preview.split("\n");
   const from = lines.findIndex((line) => line.startsWith("@@"));
+  if (lines.at(-1) === "") lines.pop(); // what follows the last line end is no line
+  const last = lines.at(-1);
+  if ((last === "+" || last === "-") && lines.at(-2)?.startsWith(last)) lines.pop(); // nor is it in the file
   return lines.slice(from + 1).map((line) => {
     const kind = line[0] === "+" ? "added" : line[0] === "-" ? "removed" : "same";
     return { kind, text: visible(line.slice(1)) };

@@ -2,7 +2,7 @@
 
 import { ArrowUp, Square } from "lucide";
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { contentOf } from "../chat/content";
 import { growWithText } from "../chat/grow";
 import { keepDraft, readDraft } from "../state/drafts";
@@ -30,7 +30,7 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
   const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
   const box = useElement<HTMLTextAreaElement>();
   useEffect(() => growWithText(box.current), [text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!matchMedia("(pointer: coarse)").matches) box.current.focus();
   }, []);
   const write = (value: string) => {
@@ -49,10 +49,7 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
   };
   return (
     <form
-      class={`composer ${pictures.isDropping ? "is-dropping" : ""}`}
-      onDragOver={pictures.onDragOver}
-      onDragLeave={pictures.onDragLeave}
-      onDrop={pictures.onDrop}
+      class="composer"
       onSubmit={(event) => {
         event.preventDefault();
         send();

@@ -80,7 +80,7 @@ export function Board({ comparison, info }: BoardProps) {
 /** A pane that is left should cost nothing more; whoever wants its answer all the same says so. */
 function KeepGoing({ comparison, info }: BoardProps) {
   if (info.lifetime === "detached") return <p class="compare-note">{t().keepsGoing}</p>;
-  if (!comparison.isOurs.value) return null;
+  if (!comparison.stopsWhenLeft) return null;
   return (
     <p class="compare-note">
       {t().stopsWhenLeft}{" "}

@@ -87,9 +87,7 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
           </span>
         </div>
       )}
-      <footer>
-        {isBlind(info) ? <span class="figures">{t().statsLater}</span> : <Figures pane={pane} live={live} />}
-      </footer>
+      <footer>{isBlind(info) ? <span class="figures">{t().statsLater}</span> : <Figures pane={pane} />}</footer>
     </article>
   );
 }
@@ -211,6 +209,7 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
       </Menu>
       {isSwapping && (
         <ModelDialog
+          isWithoutAgents
           title={t().changeModelOf(pane.label)}
           chosen={pane.model}
           onChoose={(model) => comparison.swap(pane.pane, model)}
@@ -221,11 +220,10 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
   );
 }
 
-function Figures({ pane, live }: { pane: PaneInfo; live: LiveRun | null }) {
-  live?.version.value;
+/** The server measures: before a pane has settled there is nothing to tell. */
+function Figures({ pane }: { pane: PaneInfo }) {
   if (pane.metrics) return <Measured metrics={pane.metrics} isCompleted={pane.settlement?.outcome === "completed"} />;
-  const first = live?.firstWordAfter;
-  return <span class="figures">{first != null && <span>{t().firstToken(seconds(first))}</span>}</span>;
+  return <span class="figures" />;
 }
 
 function Measured({ metrics, isCompleted }: { metrics: Metrics; isCompleted: boolean }) {

@@ -2,7 +2,8 @@
  * The comparison that is open: what the server says of it, and the runs that its panes are at.
  *
  * The panes live by one connection, which this module holds: another view can be looked at meanwhile and the panes go
- * on. They are stopped when the page is closed, unless they were told to keep going.
+ * on. After a reload the page takes them up again. They are stopped when the page stays closed, unless they were told
+ * to keep going.
  */
 import { batch, signal } from "@preact/signals";
 import { api } from "../api";
@@ -15,6 +16,9 @@ import type { Asked, Winner } from "./types";
 
 const LOOK_AGAIN = 1_000;
 
+/** How long the panes go on without a page that follows them, in seconds: a reload, or a phone that sleeps, is shorter. */
+const LINGER = 10;
+
 export class OpenComparison {
   readonly info = signal<Comparison | null>(null);
   readonly live = signal<ReadonlyMap<number, LiveRun>>(new Map());
@@ -25,12 +29,9 @@ export class OpenComparison {
   /** The number of the newest request: an earlier one that ends late changes nothing. */
   #asked = 0;
 
-  /** Let the browser ask before it closes a page whose panes would stop. */
-  readonly #askFirst = (event: Event) => {
-    if (this.stopsWhenLeft) event.preventDefault();
-  };
-
-  constructor(public id: string | null) {}
+  constructor(public id: string | null) {
+    addEventListener("beforeunload", askToStay);
+  }
 
   /** The id that the server gave it. Whatever is done with a comparison is done after that. */
   get #made(): string {
@@ -40,7 +41,8 @@ export class OpenComparison {
 
   /** Whoever leaves now stops the panes. */
   get stopsWhenLeft(): boolean {
-    return this.isOurs.value && this.info.value?.lifetime !== "detached";
+    const info = this.info.value;
+    return info?.lifetime !== "detached" && (this.isOurs.value || (info?.status === "running" && info.linger > 0));
   }
 
   get isRunning(): boolean {
@@ -58,7 +60,7 @@ export class OpenComparison {
   }
 
   create(asked: Asked): Promise<boolean> {
-    return this.#ask(streams.create, asked);
+    return this.#ask(streams.create, { ...asked, linger: LINGER });
   }
 
   /** Let every pane that did not complete answer again. */
@@ -99,7 +101,7 @@ export class OpenComparison {
     return this.#replace(calls.reveal(this.#made));
   }
 
-  /** Leave, and with that stop whatever still runs. */
+  /** Follow it no more. */
   leave(): void {
     this.#abort.abort();
   }
@@ -128,7 +130,6 @@ export class OpenComparison {
     const number = ++this.#asked;
     return new Promise((resolve) => {
       this.isOurs.value = true;
-      addEventListener("beforeunload", this.#askFirst); // in every view of the page: closing it stops the panes
       stream(path, body, this.#abort.signal, (event) => {
         this.#take(event);
         resolve(true);
@@ -138,7 +139,6 @@ export class OpenComparison {
           resolve(false);
           if (number !== this.#asked) return;
           this.isOurs.value = false;
-          removeEventListener("beforeunload", this.#askFirst);
           if (this.info.value?.status === "running" && !this.#abort.signal.aborted) this.load(); // it broke off
         });
     });
@@ -208,6 +208,11 @@ export class OpenComparison {
 /** The one that is open in this tab. */
 export const open = signal<OpenComparison | null>(null);
 
+/** Let the browser ask, in every view of the page, before it closes one whose panes would stop. */
+function askToStay(event: Event): void {
+  if (open.value?.stopsWhenLeft) event.preventDefault();
+}
+
 /** Where its reader wants to go, while the panes of the one that is open would stop for that. */
 export const leavingFor = signal<string | null>(null);
 
@@ -240,7 +245,7 @@ function askFirst(now: OpenComparison, to: string): void {
 export async function leaveNow(isKept: boolean): Promise<void> {
   const to = leavingFor.value;
   leavingFor.value = null;
-  if (isKept) await open.value?.keepGoing();
+  await (isKept ? open.value?.keepGoing() : open.value?.stop());
   open.value?.leave();
   open.value = null;
   if (to === "/compare") newComparison();

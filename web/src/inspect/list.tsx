@@ -1,7 +1,7 @@
 /** All runs, the newest first. */
 import { useEffect, useState } from "preact/hooks";
 import { api } from "../api";
-import type { Run } from "../types";
+import type { ListedRun } from "../types";
 import { Empty } from "../ui/empty";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
@@ -10,12 +10,13 @@ import { moment } from "../words/count";
 import { OutcomeBadge } from "./outcome-badge";
 
 export function RunList() {
-  const [runs, setRuns] = useState<Run[] | null>(null);
+  const [runs, setRuns] = useState<ListedRun[] | null>(null);
   const [next, setNext] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
+  const [outcome, setOutcome] = useState("");
   const load = async (before = "") => {
     try {
-      const page = await api.runs({ limit: "50", ...(before && { before }) });
+      const page = await api.runs({ limit: "50", ...(before && { before }), ...(outcome && { outcome }) });
       setRuns((known) => [...(before ? (known ?? []) : []), ...page.runs]);
       setNext(page.next);
       setProblem("");
@@ -26,10 +27,23 @@ export function RunList() {
   usePageTitle(t().runs);
   useEffect(() => {
     load();
-  }, []);
+  }, [outcome]);
   return (
     <>
-      <ViewHeader title={t().runs} />
+      <ViewHeader title={t().runs}>
+        <select
+          aria-label={t().outcomeFilter}
+          value={outcome}
+          onChange={(event) => setOutcome(event.currentTarget.value)}
+        >
+          <option value="">{t().allOutcomes}</option>
+          {Object.entries(t().outcomes).map(([name, told]) => (
+            <option key={name} value={name}>
+              {told}
+            </option>
+          ))}
+        </select>
+      </ViewHeader>
       {problem && (
         <Empty title={t().runsFailed} text={problem}>
           <button type="button" onClick={() => load()}>
@@ -38,18 +52,24 @@ export function RunList() {
         </Empty>
       )}
       {!problem && !runs && <output class="loading" aria-label={t().loading} />}
-      {runs?.length === 0 && <Empty title={t().noRuns} text={t().noRunsMore} />}
-      {runs && runs.length > 0 && (
+      {runs?.length === 0 && !outcome && <Empty title={t().noRuns} text={t().noRunsMore} />}
+      {runs?.length === 0 && outcome && !next && <Empty title={t().noResults} />}
+      {runs && (runs.length > 0 || next) && (
         <div class="page run-list">
           <ul>
             {runs.map((run) => (
               <li key={run.id}>
                 <a href={`/runs/${run.id}`}>
                   <span class="text" dir="auto">
-                    {preview(run)}
+                    {plain(run.question) || preview(run)}
                   </span>
+                  {run.question && (
+                    <span class="about" dir="auto">
+                      {preview(run)}
+                    </span>
+                  )}
                   <span class="about">
-                    {run.model} · {moment(run.created_at)}
+                    {[run.session_title, run.model, moment(run.created_at)].filter(Boolean).join(" · ")}
                   </span>
                 </a>
                 <OutcomeBadge run={run} />
@@ -67,8 +87,15 @@ export function RunList() {
   );
 }
 
-/** The beginning of a run's text, without the marks of Markdown; or why there is none. */
-function preview({ text, settlement }: Run): string {
-  const plain = text.slice(0, 300).replace(/\*\*|`|^#{1,6} /gm, "");
-  return plain.slice(0, 200) || (settlement ? (settlement.error?.message ?? t().noOutput) : t().noOutputYet);
+/** The beginning of a run's text; or why there is none. */
+function preview({ text, settlement }: ListedRun): string {
+  return plain(text) || (settlement ? (settlement.error?.message ?? t().noOutput) : t().noOutputYet);
+}
+
+/** The beginning of a text, without the marks of Markdown. */
+function plain(text: string): string {
+  return text
+    .slice(0, 300)
+    .replace(/\*\*|`|^#{1,6} /gm, "")
+    .slice(0, 200);
 }

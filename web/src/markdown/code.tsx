@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { CopyButton } from "../ui/copy";
+import { lazily } from "../ui/lazily";
 import { t } from "../words";
 
 /** More than this is shown without colours: a reader who scrolls must not wait for them. */
@@ -34,9 +35,12 @@ function useColours(text: string, language: string, isOpen: boolean): ComponentC
   useEffect(() => {
     if (isOpen || !language || text.length > LONGEST) return;
     let isCurrent = true;
-    import("./highlight").then(({ highlight }) => {
-      if (isCurrent) setDrawn({ text, nodes: highlight(text, language) });
-    });
+    lazily(() => import("./highlight")).then(
+      ({ highlight }) => {
+        if (isCurrent) setDrawn({ text, nodes: highlight(text, language) });
+      },
+      () => {}, // it stays without colours
+    );
     return () => {
       isCurrent = false;
     };

@@ -1,5 +1,6 @@
 /** A formula. Until KaTeX and its fonts have come, and where it is none, it is shown as it was written. */
 import { useEffect, useRef } from "preact/hooks";
+import { lazily } from "../ui/lazily";
 
 /** Longer ones are shown as they were written: KaTeX draws at once, and nothing else happens meanwhile. */
 const LONGEST = 5_000;
@@ -9,10 +10,12 @@ export function Formula({ text, isBlock = false }: { text: string; isBlock?: boo
   useEffect(() => {
     if (text.length > LONGEST) return;
     let isCurrent = true;
-    import("./katex").then(({ drawMath }) =>
-      drawing.add(() => {
-        if (isCurrent && place.current) drawMath(text, place.current, isBlock);
-      }),
+    lazily(() => import("./katex")).then(
+      ({ drawMath }) =>
+        drawing.add(() => {
+          if (isCurrent && place.current) drawMath(text, place.current, isBlock);
+        }),
+      () => {}, // it stays as it was written
     );
     return () => {
       isCurrent = false;

@@ -8,6 +8,7 @@ export interface Ways {
   /** There are no accounts yet: who has the code that the server has printed makes the first one. */
   first_admin: boolean;
   password: boolean;
+  passkey: boolean;
   oidc?: { name: string; start: string } | null;
 }
 
@@ -19,9 +20,29 @@ export interface Account {
   groups: string[];
   disabled: boolean;
   has_password: boolean;
+  second_factor: boolean;
   created_at: string;
   signed_in_at: string | null;
   budget?: Budget;
+}
+
+/** What an authenticator app needs: its secret, as text, as a link and as the rows of a QR code. */
+export interface ProposedFactor {
+  secret: string;
+  sealed: string;
+  link: string;
+  qr: string[];
+}
+
+export interface PasskeyShown {
+  id: string;
+  name: string;
+  added_at: string;
+  used_at: string | null;
+}
+
+export interface RecoveryCodes {
+  recovery_codes: string[];
 }
 
 export interface SignIn {
@@ -135,23 +156,45 @@ export interface Imported {
   reason: string | null;
 }
 
+const FACTOR = "/api/account/second-factor";
+const PASSKEYS = "/api/account/passkeys";
+
 /** A path of what people may do with their data. */
 export const EXPORT = "/api/account/export";
 
 /** The keys of a person, or, for an admin, all of them and those of services. */
 export type KeysPath = "/api/keys" | "/api/admin/keys";
 
+/** How much of a limit is left. */
+export interface Rest {
+  limit: number;
+  used: number;
+  left: number;
+}
+
+/** A limit of tokens or money for a day or a month, and when it begins anew. */
+export interface Limit {
+  of: "owner" | "key" | "group";
+  id: string;
+  per: "day" | "month";
+  renews_at: string;
+  tokens: Rest | null;
+  cost: Rest | null;
+}
+
 export const calls = {
   ways: () => call<Ways>("GET", "/api/sign-in"),
-  signIn: (name: string, password: string, stay: boolean) =>
-    call<Account>("POST", "/api/sign-in", { body: { name, password, stay } }),
+  signIn: (body: { name: string; password: string; stay: boolean; code: string }) =>
+    call<Account>("POST", "/api/sign-in", { body }),
   firstAdmin: (body: { code: string; name: string; email: string; password: string }) =>
     call<Account>("POST", "/api/first-admin", { body }),
-  resetPassword: (token: string, password: string) =>
-    call<Account>("POST", "/api/reset-password", { body: { token, password } }),
+  personOfLink: (token: string) => call<{ name: string }>("POST", "/api/reset-password/person", { body: { token } }),
+  resetPassword: (body: { token: string; password: string; code: string; keep_keys: boolean }) =>
+    call<Account>("POST", "/api/reset-password", { body }),
 
   account: () => call<Account>("GET", "/api/account"),
   changeAccount: (body: { name: string; email: string }) => call<Account>("PATCH", "/api/account", { body }),
+  prove: (password: string, code: string) => call<void>("POST", "/api/account/proof", { body: { password, code } }),
   changePassword: (current: string, password: string) =>
     call<void>("PUT", "/api/account/password", { body: { current, password } }),
   deleteAccount: (password: string) => call<unknown>("DELETE", "/api/account", { body: { password } }),
@@ -159,6 +202,19 @@ export const calls = {
   signIns: () => call<{ sign_ins: SignIn[] }>("GET", "/api/account/sign-ins"),
   endSignIn: (id: string) => call<void>("DELETE", `/api/account/sign-ins/${id}`),
   endOtherSignIns: () => call<{ ended: number }>("DELETE", "/api/account/sign-ins"),
+
+  factor: () => call<{ app: boolean; recovery_codes: number }>("GET", FACTOR),
+  proposeFactor: (password: string) => call<ProposedFactor>("POST", FACTOR, { body: { password } }),
+  addFactor: (sealed: string, code: string) => call<RecoveryCodes>("PUT", FACTOR, { body: { sealed, code } }),
+  removeFactor: (code: string) => call<void>("DELETE", FACTOR, { body: { code } }),
+  renewCodes: (code: string) => call<RecoveryCodes>("POST", `${FACTOR}/recovery-codes`, { body: { code } }),
+
+  passkeys: () => call<{ passkeys: PasskeyShown[] }>("GET", PASSKEYS),
+  passkeyOptions: (password: string) => call<object>("POST", `${PASSKEYS}/options`, { body: { password } }),
+  addPasskey: (name: string, answer: unknown) => call<void>("POST", PASSKEYS, { body: { name, answer } }),
+  removePasskey: (id: string) => call<void>("DELETE", `${PASSKEYS}/${id}`),
+  passkeySignInOptions: () => call<object>("POST", "/api/sign-in/passkey/options"),
+  signInWithPasskey: (answer: unknown) => call<Account>("POST", "/api/sign-in/passkey", { body: { answer } }),
 
   keys: (path: KeysPath) => call<{ keys: ApiKey[] }>("GET", path),
   makeKey: (path: KeysPath, body: NewKey) => call<MadeKey>("POST", path, { body }),
@@ -169,6 +225,7 @@ export const calls = {
   /** For admins: of any key. */
   limitKey: (id: string, budget: Budget) => call<ApiKey>("PATCH", `/api/admin/keys/${id}`, { body: { budget } }),
 
+  budget: () => call<{ limits: Limit[]; currency: string }>("GET", "/api/budget"),
   usage: (path: string) => call<Usage>("GET", path),
 
   people: (before: string | null, limit: number) =>
@@ -176,12 +233,12 @@ export const calls = {
       "GET",
       `/api/admin/people?${new URLSearchParams({ limit: String(limit), ...(before && { before }) })}`,
     ),
-  findPerson: (name: string) => call<PeoplePage>("GET", `/api/admin/people?${new URLSearchParams({ name })}`),
+  findPeople: (query: string) => call<PeoplePage>("GET", `/api/admin/people?${new URLSearchParams({ query })}`),
   addPerson: (body: NewPerson) => call<Account & { reset: ResetLink | null }>("POST", "/api/admin/people", { body }),
   changePerson: (id: string, body: PersonChange) => call<Account>("PATCH", `/api/admin/people/${id}`, { body }),
-  /** With `data` the person's chats are kept or deleted, if the server leaves the choice. */
-  deletePerson: (id: string, data: string | null) =>
-    call<unknown>("DELETE", `/api/admin/people/${id}${data === null ? "" : `?data=${data}`}`),
+  /** `data` is `keep` or `delete`: what happens to the person's chats. */
+  deletePerson: (id: string, data: string) => call<unknown>("DELETE", `/api/admin/people/${id}?data=${data}`),
+  resetFactor: (id: string) => call<Account>("DELETE", `/api/admin/people/${id}/second-factor`),
   resetLink: (id: string) => call<{ reset: ResetLink }>("POST", `/api/admin/people/${id}/reset-link`),
 
   groups: () => call<{ groups: Group[] }>("GET", "/api/admin/groups"),
@@ -189,11 +246,6 @@ export const calls = {
   changeGroup: (id: string, body: Omit<Group, "id">) => call<Group>("PATCH", `/api/admin/groups/${id}`, { body }),
   deleteGroup: (id: string) => call<void>("DELETE", `/api/admin/groups/${id}`),
 };
-
-/** Whether the server has a path. One that is there refuses the method, so that nothing is read. */
-export async function isHere(path: string): Promise<boolean> {
-  return (await fetch(path, { method: "OPTIONS" })).status !== 404;
-}
 
 /** Send a file as it is. */
 async function upload<T>(path: string, file: Blob): Promise<T> {

@@ -6,12 +6,11 @@ import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
-import { useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
-import { type Account, calls, EXPORT, type Imported, isHere } from "./calls";
+import { type Account, calls, EXPORT, type Imported } from "./calls";
 import { gone } from "./passing";
 
 export function Data({ account }: { account: Account }) {
@@ -20,12 +19,10 @@ export function Data({ account }: { account: Account }) {
   const { isBusy, attempt } = trying;
   const file = useElement<HTMLInputElement>();
   const words = t().people;
-  const here = useLoaded(() => isHere(EXPORT));
   const take = async (chosen: File | undefined) => {
     if (chosen) await attempt(async () => tell(await calls.importData(chosen)));
     file.current.value = "";
   };
-  if (here.state.is !== "ready" || !here.state.value) return null;
   return (
     <section aria-labelledby="data">
       <h2 id="data">{words.data}</h2>

@@ -103,15 +103,17 @@ function Line({ apiKey: key, isOfAll, onOpen }: LineProps) {
             <Icon node={Gauge} size={16} />
           </button>
         )}
-        <button
-          type="button"
-          class="quiet icon-button"
-          aria-label={words.rotateKey(key.name)}
-          title={words.rotate}
-          onClick={() => onOpen({ is: "rotate", key })}
-        >
-          <Icon node={RefreshCw} size={16} />
-        </button>
+        {!(isOfAll && key.account) && (
+          <button
+            type="button"
+            class="quiet icon-button"
+            aria-label={words.rotateKey(key.name)}
+            title={words.rotate}
+            onClick={() => onOpen({ is: "rotate", key })}
+          >
+            <Icon node={RefreshCw} size={16} />
+          </button>
+        )}
         <button
           type="button"
           class="quiet icon-button"

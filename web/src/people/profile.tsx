@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { loadCaller } from "../state/caller";
 import { toast } from "../state/toasts";
 import { useAttempt } from "../ui/attempt";
+import { useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
@@ -61,8 +62,15 @@ export function Profile({ account }: { account: Account }) {
   );
 }
 
-/** Changing it ends all other sign-ins. */
-export function Password({ account, onChanged }: { account: Account; onChanged: () => void }) {
+interface PasswordProps {
+  account: Account;
+  /** Changes when the keys may have changed elsewhere on the page. */
+  asked: number;
+  onChanged: () => void;
+}
+
+/** Changing it ends all other sign-ins, and the keys that are chosen. */
+export function Password({ account, asked, onChanged }: PasswordProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const [current, setCurrent] = useState("");
@@ -71,7 +79,12 @@ export function Password({ account, onChanged }: { account: Account; onChanged: 
   const others = [account.name, account.email];
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
-    if (!(await attempt(() => calls.changePassword(current, typed.password)))) return;
+    const revoked = new FormData(event.currentTarget as HTMLFormElement).getAll("revoke").map(String);
+    const change = async () => {
+      await calls.changePassword(current, typed.password);
+      for (const id of revoked) await calls.revokeKey("/api/keys", id);
+    };
+    if (!(await attempt(change))) return;
     setCurrent("");
     setTyped(NOTHING_TYPED);
     onChanged();
@@ -88,6 +101,7 @@ export function Password({ account, onChanged }: { account: Account; onChanged: 
             <PasswordField label={words.currentPassword} name="current" value={current} onInput={setCurrent} />
           )}
           <NewPassword typed={typed} onChange={setTyped} others={others} />
+          <KeysToRevoke asked={asked} />
           <Problem of={trying} />
           <button type="submit" disabled={isBusy || !isGood(typed, others)}>
             {words.changePassword}
@@ -95,5 +109,22 @@ export function Password({ account, onChanged }: { account: Account; onChanged: 
         </form>
       </details>
     </section>
+  );
+}
+
+/** The person's keys, which go on working with another password unless they are revoked too. */
+function KeysToRevoke({ asked }: { asked: number }) {
+  const keys = useLoaded(() => calls.keys("/api/keys"), asked);
+  const words = t().people;
+  if (keys.state.is !== "ready" || !keys.state.value.keys.length) return null;
+  return (
+    <fieldset class="choices">
+      <legend>{words.revokeKeysToo}</legend>
+      {keys.state.value.keys.map(({ id, name }) => (
+        <label key={id} class="check">
+          <input type="checkbox" name="revoke" value={id} /> <span dir="auto">{name}</span>
+        </label>
+      ))}
+    </fieldset>
   );
 }

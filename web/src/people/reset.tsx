@@ -1,9 +1,11 @@
 /** Sets a password with the token of a link. The token is taken out of the address at once, so that no history keeps it. */
 import { useEffect, useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
+import { Shown, useLoaded } from "../ui/loaded";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { calls } from "./calls";
+import { asksForCode, CodeField } from "./code-field";
 import { Entrance } from "./entrance";
 import { isGood, NewPassword, NOTHING_TYPED } from "./new-password";
 import { enter } from "./passing";
@@ -15,7 +17,7 @@ export function Reset() {
   return (
     <Entrance title={words.setPassword}>
       {token ? (
-        <Form token={token} />
+        <Link token={token} />
       ) : (
         <>
           <p>{words.noToken}</p>
@@ -28,23 +30,46 @@ export function Reset() {
   );
 }
 
-function Form({ token }: { token: string }) {
+/** The person learns the name to sign in with, and where; a link that is not valid is told before anything is typed. */
+function Link({ token }: { token: string }) {
+  const person = useLoaded(() => calls.personOfLink(token));
+  return <Shown of={person}>{({ name }) => <Form token={token} name={name} />}</Shown>;
+}
+
+function Form({ token, name }: { token: string; name: string }) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const [typed, setTyped] = useState(NOTHING_TYPED);
+  const [isCodeAsked, setCodeAsked] = useState(false);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
     attempt(async () => {
-      await calls.resetPassword(token, typed.password);
-      enter();
+      try {
+        const code = String(given.get("code") ?? "");
+        await calls.resetPassword({ token, password: typed.password, code, keep_keys: given.has("keep_keys") });
+        enter();
+      } catch (error) {
+        if (!asksForCode(error)) throw error;
+        setCodeAsked(true);
+      }
     });
   };
   return (
     <form onSubmit={submit}>
+      <p>{t().people.accountOn(name, location.host)}</p>
+      <label>
+        {t().people.userName}
+        <input type="text" name="username" autocomplete="username" readOnly value={name} dir="auto" />
+      </label>
+      <NewPassword typed={typed} onChange={setTyped} others={[name]} isFirst />
       <p class="note">{t().people.resetNote}</p>
-      <NewPassword typed={typed} onChange={setTyped} isFirst />
+      <label class="check">
+        <input type="checkbox" name="keep_keys" /> {t().people.keepKeys}
+      </label>
+      {isCodeAsked && <CodeField />}
       <Problem of={trying} />
-      <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed)}>
+      <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed, [name])}>
         {t().people.setPasswordAndSignIn}
       </button>
     </form>

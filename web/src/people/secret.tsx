@@ -29,7 +29,7 @@ export function Secret({ title, note, label, secret, onClose }: SecretProps) {
           <CopyButton text={secret} label={t().people.copy} />
         </div>
         <footer>
-          <button type="button" class="primary" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
+          <button type="button" class="primary" onClick={onClose}>
             {t().people.iHaveIt}
           </button>
         </footer>

@@ -3,14 +3,17 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../api";
 import { AskForKey } from "../key";
 import { signInError } from "../router";
+import { isPerson } from "../state/caller";
 import { useAttempt } from "../ui/attempt";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { signInErrorText } from "../words/sign-in-errors";
 import { calls, type Ways } from "./calls";
+import { asksForCode, CodeField } from "./code-field";
 import { Entrance } from "./entrance";
 import { enter, enterWithKey, placeToGo } from "./passing";
+import { canUsePasskeys, usedPasskey } from "./webauthn";
 
 export function SignIn({ ways }: { ways: Ways }) {
   const [hasKey, setKeyAsked] = useState(false);
@@ -22,6 +25,7 @@ export function SignIn({ ways }: { ways: Ways }) {
           {signInErrorText(signInError)}
         </p>
       )}
+      {isPerson.value && <p role="status">{words.signInEnded}</p>}
       {ways.oidc && (
         <a
           class="button primary wide"
@@ -32,6 +36,7 @@ export function SignIn({ ways }: { ways: Ways }) {
         </a>
       )}
       {ways.password && <PasswordForm isFirst={!ways.oidc} />}
+      {ways.passkey && canUsePasskeys() && <PasskeyButton />}
       <button type="button" class="link" onClick={() => setKeyAsked(true)}>
         {words.useKey}
       </button>
@@ -40,9 +45,27 @@ export function SignIn({ ways }: { ways: Ways }) {
   );
 }
 
+function PasskeyButton() {
+  const trying = useAttempt();
+  const signIn = () =>
+    trying.attempt(async () => {
+      await calls.signInWithPasskey(await usedPasskey(await calls.passkeySignInOptions()));
+      enter();
+    });
+  return (
+    <>
+      <button type="button" class="wide" disabled={trying.isBusy} onClick={signIn}>
+        {t().people.signInWithPasskey}
+      </button>
+      <Problem of={trying} />
+    </>
+  );
+}
+
 function PasswordForm({ isFirst }: { isFirst: boolean }) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
+  const [isCodeAsked, setCodeAsked] = useState(false);
   const [waitUntil, setWaitUntil] = useState(0);
   const left = useSecondsUntil(waitUntil);
   const words = t().people;
@@ -51,9 +74,15 @@ function PasswordForm({ isFirst }: { isFirst: boolean }) {
     const given = new FormData(event.currentTarget as HTMLFormElement);
     attempt(async () => {
       try {
-        await calls.signIn(String(given.get("username")), String(given.get("password")), given.has("stay"));
+        await calls.signIn({
+          name: String(given.get("username")),
+          password: String(given.get("password")),
+          stay: given.has("stay"),
+          code: String(given.get("code") ?? ""),
+        });
         enter();
       } catch (error) {
+        if (asksForCode(error)) return setCodeAsked(true);
         if (error instanceof ApiError && error.retryAfter) setWaitUntil(Date.now() + error.retryAfter * 1_000);
         throw error;
       }
@@ -76,6 +105,7 @@ function PasswordForm({ isFirst }: { isFirst: boolean }) {
         />
       </label>
       <PasswordField label={words.password} name="password" />
+      {isCodeAsked && <CodeField />}
       <label class="check">
         <input type="checkbox" name="stay" /> {words.staySignedIn}
       </label>

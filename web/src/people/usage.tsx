@@ -12,7 +12,7 @@ export function UsageTable({ path }: { path: "/api/usage" | "/api/admin/usage" }
   const asked = `${path}?by=${path === "/api/usage" ? "day,model" : "day,owner,model"}`;
   const usage = useLoaded(() => calls.usage(asked), path);
   return (
-    <Shown of={usage} missing={<p class="note">{t().people.noUsageHere}</p>}>
+    <Shown of={usage}>
       {(found) =>
         found.usage.length ? (
           <>
@@ -50,7 +50,7 @@ function Table({ usage: { usage: rows, currency: code }, isOfAll }: { usage: Usa
           {rows.map((row, index) => (
             <tr key={index}>
               <td>{row.day}</td>
-              {isOfAll && <td dir="auto">{row.person || row.owner}</td>}
+              {isOfAll && <td dir="auto">{row.person || row.owner || words.deletedPeople}</td>}
               <td dir="ltr">{row.model}</td>
               <td>{number(row.runs)}</td>
               <td>{number(row.input_tokens)}</td>

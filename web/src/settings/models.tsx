@@ -88,7 +88,7 @@ export function Fallbacks({ settings }: { settings: ServerSettings }) {
           chosen={null}
           onChoose={(model) => {
             setFrom(model);
-            setTimeout(() => setStep("to")); // once this dialog has closed
+            setStep("to");
           }}
           onClose={() => setStep(null)}
         />

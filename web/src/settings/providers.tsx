@@ -3,11 +3,13 @@ import { KeyRound, Pencil, PlugZap, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { loadModels, models } from "../state/models";
 import { complain, toast } from "../state/toasts";
+import type { ProviderState } from "../types";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { objectFrom, objectText } from "../ui/json";
 import { t } from "../words";
 import {
+  asChange,
   type Provider,
   type ProviderChange,
   replaceProvider,
@@ -19,11 +21,11 @@ import {
 export function Providers({ settings, isAdding }: { settings: ServerSettings; isAdding: boolean }) {
   const [edited, setEdited] = useState<Provider | "new" | null>(isAdding && settings.editable ? "new" : null);
   const [tested, setTested] = useState("");
-  const test = async ({ name }: Provider) => {
-    setTested(name);
-    await loadModels();
+  const test = async (provider: Provider) => {
+    setTested(provider.name);
+    await testProvider(asChange(provider)).then(tell, complain);
     setTested("");
-    tellConnection(name);
+    await loadModels();
   };
   const remove = async ({ name }: Provider) => {
     try {
@@ -43,6 +45,7 @@ export function Providers({ settings, isAdding }: { settings: ServerSettings; is
               <strong>{provider.name}</strong>
               <Standing name={provider.name} />
               <p class="note">{described(provider)}</p>
+              {stateOf(provider.name)?.why && <p class="problem">{stateOf(provider.name)?.why}</p>}
             </div>
             <span class="ends">
               {KEYED.has(provider.dialect) && (
@@ -100,18 +103,26 @@ export function Providers({ settings, isAdding }: { settings: ServerSettings; is
 /** The dialects of upstreams that may want a key. */
 const KEYED = new Set(["openai", "anthropic"]);
 
-/** Whether its upstream answered when it was last asked. */
+const stateOf = (name: string) => models.value.providers.find((each) => each.name === name);
+
+/** Whether its upstream could be used when it was last asked. */
 function Standing({ name }: { name: string }) {
-  const known = models.value.providers.find((each) => each.name === name);
+  const known = stateOf(name);
   if (!known || known.ok) return null;
-  return <span class="badge warning">{t().providerUnreachable}</span>;
+  return <span class="badge warning">{known.pending ? t().providerPending : t().providerFails}</span>;
 }
 
-/** Say how many models a provider has, or that it cannot be reached. */
-function tellConnection(name: string): void {
-  const known = models.value.providers.find((each) => each.name === name);
-  if (known?.ok) toast(t().connected(known.models.length));
-  else toast(t().notConnected(name), { kind: "bad" });
+/** Say how many models a provider has, or why it cannot be used. */
+function tell(state: ProviderState | undefined): void {
+  if (!state || state.pending) return;
+  if (state.ok) toast(told(state));
+  else toast(told(state), { kind: "bad" });
+}
+
+/** What a test has found, in a sentence. The reason is the server's, in the provider's own words. */
+function told({ name, ok, why, models: listed }: ProviderState): string {
+  if (!ok) return why ?? t().notConnected(name);
+  return listed.length ? t().connected(listed.length) : t().connectedWithoutModels;
 }
 
 function described({ name, dialect, profile, base_url, models: listed, max_runs }: Provider): string {
@@ -125,14 +136,15 @@ function described({ name, dialect, profile, base_url, models: listed, max_runs 
   return parts.filter(Boolean).join(" · ");
 }
 
-/** Names are the same in every language; the first has none. */
+/** A label (the same in every language; the first has none), a dialect, a profile. */
 type Kind = [string | null, string, string | null];
 const ANY_SERVER: Kind = [null, "openai", null];
+const AZURE: Kind = ["Azure OpenAI", "openai", "azure"];
 const KINDS: Kind[] = [
   ANY_SERVER,
   ["OpenAI", "openai", "openai"],
   ["OpenAI Responses", "openai-responses", null],
-  ["Azure OpenAI", "openai", "azure"],
+  AZURE,
   ["Anthropic", "anthropic", null],
   ["Google Gemini", "gemini", null],
   ["AWS Bedrock", "bedrock", null],
@@ -146,10 +158,16 @@ const KINDS: Kind[] = [
   ["vLLM", "openai", "vllm"],
 ];
 
+/** The name of a provider of a kind, if nobody types another: "groq", "azure-openai". */
+const nameOf = ([label]: Kind): string => (label ?? "").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+
 function ProviderDialog({ provider, onClose }: { provider: Provider | null; onClose: () => void }) {
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
-  const kind = KINDS.findIndex(([, dialect, profile]) => dialect === provider?.dialect && profile === provider.profile);
+  const known = KINDS.find(([, dialect, profile]) => dialect === provider?.dialect && profile === provider.profile);
+  const [kind, setKind] = useState(known ?? ANY_SERVER);
+  const [name, setName] = useState(provider?.name);
+  const hasAddress = kind !== ANY_SERVER && kind !== AZURE;
   const [found, setFound] = useState("");
   const attempt = async (what: () => Promise<void>) => {
     setSaving(true);
@@ -169,18 +187,18 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
     attempt(async () => {
       const wanted = fromForm(form, provider);
       await replaceProvider(provider?.name ?? null, wanted);
-      form.closest("dialog")?.close();
+      onClose();
       await loadModels();
-      tellConnection(wanted.name);
+      tell(stateOf(wanted.name));
     });
   };
   const test = (form: HTMLFormElement | null) => {
     if (!form?.reportValidity()) return;
     attempt(async () => {
       const wanted = fromForm(form, provider);
-      const { ok, models: listed } = await testProvider(wanted);
-      if (ok) setFound(t().connected(listed.length));
-      else setProblem(t().notConnected(wanted.name));
+      const state = await testProvider(wanted);
+      if (state.ok) setFound(told(state));
+      else setProblem(told(state));
     });
   };
   return (
@@ -189,9 +207,13 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
         <div class="fields">
           <label>
             {t().type}
-            <select name="kind" defaultValue={Math.max(0, kind)}>
+            <select
+              name="kind"
+              value={KINDS.indexOf(kind)}
+              onChange={(event) => setKind(KINDS[Number(event.currentTarget.value)] ?? ANY_SERVER)}
+            >
               {KINDS.map(([label], index) => (
-                <option key={index} value={index} selected={index === Math.max(0, kind)}>
+                <option key={index} value={index} selected={KINDS[index] === kind}>
                   {label ?? t().openAiCompatible}
                 </option>
               ))}
@@ -199,7 +221,14 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
           </label>
           <label>
             {t().name}
-            <input name="name" type="text" required defaultValue={provider?.name} placeholder={t().nameExample} />
+            <input
+              name="name"
+              type="text"
+              required
+              value={name ?? nameOf(kind)}
+              onInput={(event) => setName(event.currentTarget.value)}
+              placeholder={t().nameExample}
+            />
           </label>
         </div>
         <label>
@@ -208,7 +237,8 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
             name="base_url"
             type="url"
             defaultValue={provider?.base_url ?? ""}
-            placeholder={t().baseUrlHint("https://example.org/v1")}
+            required={!hasAddress}
+            placeholder={hasAddress ? t().baseUrlDefault : "https://example.org/v1"}
           />
         </label>
         <label>
@@ -226,33 +256,36 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
             <input type="checkbox" name="no_key" /> {t().removeKey}
           </label>
         )}
-        <div class="fields">
+        <details class="fold" open={isAdvanced(provider)}>
+          <summary>{t().moreOptions}</summary>
+          <div class="fields">
+            <label>
+              {t().modelsBlank}
+              <input
+                name="models"
+                type="text"
+                defaultValue={provider?.models?.join(", ")}
+                placeholder={t().modelsExample}
+              />
+            </label>
+            <label>
+              {t().maxConcurrentField}
+              <input name="max_runs" type="number" min="0" defaultValue={String(provider?.max_runs ?? 0)} />
+            </label>
+          </div>
           <label>
-            {t().modelsBlank}
-            <input
-              name="models"
-              type="text"
-              defaultValue={provider?.models?.join(", ")}
-              placeholder={t().modelsExample}
+            {t().providerOptions}
+            <textarea
+              class="mono"
+              name="options"
+              dir="ltr"
+              rows={2}
+              placeholder='{"keep_alive": "30m", "think": true}'
+              spellcheck={false}
+              defaultValue={objectText(provider?.options ?? {})}
             />
           </label>
-          <label>
-            {t().maxConcurrentField}
-            <input name="max_runs" type="number" min="0" defaultValue={String(provider?.max_runs ?? 0)} />
-          </label>
-        </div>
-        <label>
-          {t().providerOptions}
-          <textarea
-            class="mono"
-            name="options"
-            dir="ltr"
-            rows={2}
-            placeholder='{"keep_alive": "30m", "think": true}'
-            spellcheck={false}
-            defaultValue={objectText(provider?.options ?? {})}
-          />
-        </label>
+        </details>
         <p class="problem" role="alert">
           {problem}
         </p>
@@ -270,6 +303,11 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
       </form>
     </Dialog>
   );
+}
+
+/** Whether a provider has more than an address and a key. */
+function isAdvanced(provider: Provider | null): boolean {
+  return !!provider && (!!provider.models || provider.max_runs > 0 || Object.keys(provider.options).length > 0);
 }
 
 /** The provider that the form describes. Without a new key the present one stays, unless it is to be removed. */

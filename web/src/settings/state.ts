@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { call } from "../api";
 import { loadModels } from "../state/models";
+import type { ProviderState } from "../types";
 import { t } from "../words";
 
 export type Source = "flag" | "env" | "file" | "ui" | "default" | "found";
@@ -62,14 +63,9 @@ export async function change(body: Change): Promise<void> {
   loadModels();
 }
 
-export interface Tested {
-  ok: boolean;
-  models: string[];
-}
-
 /** Ask a provider for its models, without saving it. */
-export function testProvider(body: ProviderChange): Promise<Tested> {
-  return call<Tested>("POST", "/api/settings/test", { body });
+export function testProvider(body: ProviderChange): Promise<ProviderState> {
+  return call<ProviderState>("POST", "/api/settings/test", { body });
 }
 
 /** Put one provider in the place of another (or of none), and send all that were set here: the server takes the whole list. */
@@ -80,7 +76,7 @@ export function replaceProvider(name: string | null, by: ProviderChange | null):
   return change({ providers });
 }
 
-function asChange({ name, dialect, profile, base_url, models, max_runs, options }: Provider): ProviderChange {
+export function asChange({ name, dialect, profile, base_url, models, max_runs, options }: Provider): ProviderChange {
   return { name, dialect, profile, base_url: base_url ?? "", models, max_runs, options };
 }
 

@@ -10,7 +10,8 @@ export interface Wanted {
   follow?: boolean;
   include?: Included[];
   sign_in?: boolean;
-  expires_in?: number;
+  /** In seconds; null for no end. */
+  expires_in: number | null;
 }
 
 export const shares = {

@@ -42,7 +42,16 @@ function SharedPage({ token }: { token: string }) {
           <>
             <header>
               <h1 dir="auto">{title}</h1>
-              <p class="note">{[view.owner && s().by(view.owner), s().readOnly].filter(Boolean).join(" · ")}</p>
+              <p class="note">
+                {["Holdfast", location.host, view.owner && s().by(view.owner), s().readOnly]
+                  .filter(Boolean)
+                  .join(" · ")}
+              </p>
+              {(view.follows || session.live.value) && (
+                <p>
+                  <span class="badge fine live-sign">{session.live.value ? s().inProgress : s().isLive}</span>
+                </p>
+              )}
             </header>
             <Said session={session} messages={view.messages} />
           </>
@@ -103,7 +112,15 @@ function Said({ session, messages }: { session: LinkedSession; messages: Message
             <Instructions key={message.id} text={textOf(message.content)} />
           ),
         )}
-      {live && <SharedAnswer key={live.messageId} message={continued ?? null} results={results} live={live} />}
+      {live && (
+        <SharedAnswer
+          key={live.messageId}
+          message={continued ?? null}
+          results={results}
+          live={live}
+          model={session.view.value?.active_run?.model}
+        />
+      )}
       <p class="sr-only" role="status">
         {live ? s().inProgress : session.view.value?.messages.length ? s().complete : ""}
       </p>
@@ -142,12 +159,14 @@ function SharedQuestion({ message, session }: { message: Message; session: Linke
 }
 
 interface SharedAnswerProps {
+  /** The model of an answer that is being written. */
+  model?: string;
   message: Message | null;
   results: ReadonlyMap<string, Message>;
   live: LiveRun | null;
 }
 
-function SharedAnswer({ message, results, live }: SharedAnswerProps) {
+function SharedAnswer({ message, results, live, model }: SharedAnswerProps) {
   const reasoning = [message?.reasoning, live?.reasoning].filter(Boolean).join("\n\n");
   const parts = [...(message ? [segmentsOf(message, results)] : []), ...(live ? [live.segments] : [])];
   const told = live ? null : tellOutcome(message?.outcome ?? null, null);
@@ -166,6 +185,11 @@ function SharedAnswer({ message, results, live }: SharedAnswerProps) {
         <div class={`outcome ${told.kind}`} role="note">
           <strong>{told.label}.</strong>
         </div>
+      )}
+      {live && model && (
+        <footer>
+          <span class="note">{model}</span>
+        </footer>
       )}
       {!live && message && (
         <footer>

@@ -1,5 +1,5 @@
 /** Shares a chat: by a link, which is shown once, or with a group; and lists and ends what is shared. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { complain } from "../state/toasts";
 import "../styles/shared.css";
 import type { GroupName, Share } from "../types";
@@ -88,13 +88,13 @@ function ShareForm({ groups, onMake }: { groups: GroupName[]; onMake: (wanted: W
 function wantedIn(form: FormData): Wanted {
   const group = String(form.get("group") ?? "");
   const seconds = Number(form.get("lasting"));
-  const expires = seconds ? { expires_in: seconds } : {};
-  if (group) return { group, may: form.get("may") === "write" ? "write" : "read", ...expires };
+  const expires_in = seconds || null;
+  if (group) return { group, may: form.get("may") === "write" ? "write" : "read", expires_in };
   return {
     follow: form.get("follow") === "yes",
     include: INCLUDED.filter((each) => form.has(each)),
     sign_in: form.has("sign_in"),
-    ...expires,
+    expires_in,
   };
 }
 
@@ -174,7 +174,7 @@ function Lasting() {
 
 function MadeLink({ link }: { link: string }) {
   const shown = useElement<HTMLInputElement>();
-  useEffect(() => shown.current.focus(), [link]);
+  useLayoutEffect(() => shown.current.focus(), [link]);
   return (
     <div class="made-link" role="status">
       <label>

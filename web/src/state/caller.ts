@@ -7,6 +7,8 @@ import { calls, type Ways } from "../people/calls";
 export const caller = signal<Caller | null>(null);
 /** A person with an account is signed in. */
 export const isPerson = computed(() => caller.value?.via === "sign_in");
+/** A second factor must be set up before anything else. */
+export const lacksFactor = computed(() => caller.value?.lacks_second_factor === true);
 /** A guest reads what is shared, and sends nothing. */
 export const isGuest = computed(() => caller.value?.role === "guest");
 /** Admins of a server that others use too. The only user of a machine has nobody to administer. */

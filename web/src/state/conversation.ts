@@ -53,6 +53,8 @@ export abstract class Conversation {
   /** Send a message. Settles when the server has taken it, or has refused it. */
   abstract ask(input: Content, ifBusy: IfBusy): Promise<void>;
   abstract stop(): Promise<void>;
+  /** Stop what is going on, and drop what is queued. */
+  abstract stopAll(): Promise<void>;
   abstract regenerate(messageId: string, model?: string): Promise<void>;
   abstract continue(messageId: string): Promise<void>;
   abstract edit(messageId: string, input: Content): Promise<void>;

@@ -3,6 +3,7 @@ import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
 import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
+import { lazily } from "../ui/lazily";
 import { t } from "../words";
 import type { Conversation, Setup } from "./conversation";
 import { keepDraft, readDraft } from "./drafts";
@@ -42,7 +43,7 @@ function show(id: string | null): void {
 }
 
 async function showTemporary(): Promise<void> {
-  const { TemporaryChat } = await import("./temporary");
+  const { TemporaryChat } = await lazily(() => import("./temporary"));
   if (place.value.id === TEMPORARY && !current.value) current.value = new TemporaryChat();
 }
 

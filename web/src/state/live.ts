@@ -51,13 +51,15 @@ export interface Approval {
 export interface Notice {
   code: string;
   message: string;
+  /** When it came, if this tab saw it; else 0. */
+  at: number;
 }
 
 /** The longest pause between two drawings, in milliseconds. */
 const REST = 250;
 
 /** Notices of what a response waits for before it begins, and one that it shows in its own place. */
-const PASSING = ["fetching_weights", "loading_model", "model_busy", "waiting", "new_turn"];
+const PASSING = ["fetching_weights", "loading_model", "model_busy", "waiting", "new_turn", "retry"];
 
 export class LiveRun {
   /** Grows with each frame that has something new to draw. */
@@ -78,7 +80,8 @@ export class LiveRun {
   isThinking = false;
   siblings: string[] = [];
   settlement: Settlement | null = null;
-  readonly beganAt = performance.now();
+  /** When its last event came, or it began. */
+  heardAt = performance.now();
   #isDrawing = false;
   #isStale = false;
 
@@ -109,8 +112,14 @@ export class LiveRun {
     return this.notices.filter(({ code }) => !PASSING.includes(code));
   }
 
-  get firstWordAfter(): number | null {
-    return this.joined || !this.firstWordAt ? null : this.firstWordAt - this.beganAt;
+  /** A person has to decide before it goes on. */
+  get needsApproval(): boolean {
+    return this.approvals.some(({ decision }) => decision === null);
+  }
+
+  /** A tool is at work. */
+  get isCalling(): boolean {
+    return this.tools.some(({ output }) => output === null);
   }
 
   /** Take one event, once. False where one before it is missing. */
@@ -119,6 +128,7 @@ export class LiveRun {
     if (seq <= this.seq) return true;
     if (seq !== this.seq + 1 && event.type !== "snapshot") return this.#beginLate(event);
     this.seq = seq;
+    this.heardAt = performance.now();
     this.#apply(event);
     this.#draw();
     return true;
@@ -189,7 +199,7 @@ export class LiveRun {
         );
         return;
       case "notice":
-        this.notices = [...this.notices, { code: event.code, message: event.message }];
+        this.notices = [...this.notices, { code: event.code, message: event.message, at: this.#startOfCall() }];
         if (event.model) this.model = event.model;
         return;
       case "snapshot":

@@ -29,6 +29,7 @@ export async function loadModels(): Promise<void> {
   try {
     models.value = await api.models();
     modelsState.value = "ready";
+    if (models.value.providers.some(({ pending }) => pending)) setTimeout(loadModels, 1000);
   } catch {
     if (modelsState.value === "loading") modelsState.value = "failed";
   }

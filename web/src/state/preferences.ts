@@ -6,6 +6,10 @@ const THEME = "holdfast.theme";
 
 export const theme = signal<Theme>(asTheme(localStorage.getItem(THEME)));
 export const isSidebarOpen = signal(false);
+
+/** Whether the list lies over the page: in narrow windows, and on phones that are held sideways. */
+export const isDrawer = () => matchMedia("(max-width: 50rem), (max-height: 30rem) and (pointer: coarse)").matches;
+
 /** Wide windows show the list beside the page; it can be put away. */
 export const isSidebarHidden = signal(localStorage.getItem("holdfast.sidebar") === "hidden");
 

@@ -10,6 +10,8 @@ import { toast } from "./toasts";
 export const sessions = signal<ListedSession[]>([]);
 export const query = signal("");
 export const hasMore = signal(false);
+/** The titles that sessions have been given meanwhile, whatever part of the list is shown. */
+export const titles = signal<ReadonlyMap<string, string>>(new Map());
 export const listState = signal<"loading" | "ready" | "failed">("loading");
 
 /** Sessions that are about to be deleted, with what stops that. */
@@ -61,6 +63,7 @@ function take(frames: FeedFrame[]): void {
 
 /** Take in what is known of a session from elsewhere: a feed, or an answer to a change. */
 export function noteSession(changes: Partial<ListedSession> & { id: string }): void {
+  if (changes.title) titles.value = new Map(titles.peek()).set(changes.id, changes.title);
   const list = sessions.peek();
   const before = list.find(({ id }) => id === changes.id);
   if (before && changes.updated_at && changes.updated_at < before.updated_at) return; // it was overtaken on its way

@@ -63,6 +63,11 @@ export class TemporaryChat extends Conversation {
     else if (live) this.#abort.abort(); // the server has not told the run's id yet: a lost connection stops it too
   }
 
+  async stopAll(): Promise<void> {
+    this.queued.value = [];
+    await this.stop();
+  }
+
   async regenerate(messageId: string, model?: string): Promise<void> {
     const message = this.#all.get(messageId);
     const question = message?.role === "user" ? messageId : message?.parent_id;

@@ -43,6 +43,7 @@ export class Transcript extends Conversation {
   #sent: Run | null = null;
   #unwatch: () => void = () => {};
   #isClosed = false;
+  #isBeginning = false;
   #reload: ReturnType<typeof setTimeout> | null = null;
   #forgetLosses: () => void;
   /** Changes that the server has not confirmed yet. What is sent after them must not overtake them. */
@@ -96,14 +97,28 @@ export class Transcript extends Conversation {
     if (this.live.value) await api.stop(this.live.value.id);
   }
 
+  async stopAll(): Promise<void> {
+    await api.stopSession(this.id);
+  }
+
   async regenerate(messageId: string, model?: string): Promise<void> {
-    await this.#changes;
-    await api.regenerate(this.id, { message_id: messageId, ...(model && { model }) });
+    await this.#begin(() => api.regenerate(this.id, { message_id: messageId, ...(model && { model }) }));
   }
 
   async continue(messageId: string): Promise<void> {
-    await this.#changes;
-    await api.continue(this.id, { message_id: messageId });
+    await this.#begin(() => api.continue(this.id, { message_id: messageId }));
+  }
+
+  /** Let a response begin, once: the second click of a double click is not meant. */
+  async #begin(begin: () => Promise<unknown>): Promise<void> {
+    if (this.#isBeginning) return;
+    this.#isBeginning = true;
+    try {
+      await this.#changes;
+      await begin();
+    } finally {
+      this.#isBeginning = false;
+    }
   }
 
   async edit(messageId: string, input: Content): Promise<void> {
@@ -297,12 +312,20 @@ export class Transcript extends Conversation {
   #settle(entry: RunEnded): void {
     const live = this.live.value?.id === entry.run_id ? this.live.value : null;
     this.queued.value = this.queued.value.filter((each) => each.run_id !== entry.run_id);
+    if (!live) return this.#endSent(entry);
     if (this.#sent?.id === entry.run_id) this.#sent = null;
-    if (!live) return;
     if (entry.settlement) this.#end(live, entry.message_id, entry.settlement);
     else this.#loadSoon(); // the run was deleted before its end could be read
     this.live.value = null;
     noteSession({ id: this.id, active_run: null, needs_approval: false });
+  }
+
+  /** A run that ended while the view was made is not going on in it. The events after the view tell its end. */
+  #endSent({ run_id, message_id, settlement }: RunEnded): void {
+    if (this.#sent?.id !== run_id) return;
+    if (settlement) this.noteEnding(endingOf({ ...this.#sent, message_id }, settlement));
+    this.#findSent();
+    this.#sent = null;
   }
 
   #end(live: LiveRun, messageId: string | null, settlement: Settlement): void {

@@ -15,6 +15,7 @@ export interface Attempt {
 const FIELDS: Record<string, string> = {
   link_not_valid: "code",
   name_taken: "name",
+  wrong_code: "code",
   wrong_password: "password",
 };
 

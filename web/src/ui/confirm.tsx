@@ -23,7 +23,7 @@ export function Confirm({ title, action, onConfirm, onClose, children, isBad = t
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    if (await attempt(() => onConfirm(form))) form.closest("dialog")?.close();
+    if (await attempt(() => onConfirm(form))) onClose();
   };
   return (
     <Dialog title={title} onClose={onClose} class={isNarrow ? "narrow" : ""}>
@@ -31,7 +31,7 @@ export function Confirm({ title, action, onConfirm, onClose, children, isBad = t
         {children}
         <Problem of={trying} />
         <footer>
-          <button type="button" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
+          <button type="button" onClick={onClose}>
             {t().cancel}
           </button>
           <button type="submit" class={isBad ? "danger" : "primary"} disabled={isBusy}>

@@ -1,8 +1,13 @@
-/** A native modal dialog: the browser keeps the focus inside. It begins in the first field, and goes back at the end. */
+/**
+ * A native modal dialog: the browser keeps the focus inside. It begins in the first field, and goes back at the end.
+ *
+ * It is open as long as it is on the page. `onClose` takes it off at once: the browser's own `close` event comes a frame
+ * later, and whatever opens the dialog again before that would find it closed and still there.
+ */
 
 import { X } from "lucide";
-import type { ComponentChildren, TargetedMouseEvent } from "preact";
-import { useEffect, useId } from "preact/hooks";
+import type { ComponentChildren, TargetedEvent, TargetedMouseEvent } from "preact";
+import { useId, useLayoutEffect } from "preact/hooks";
 import { t } from "../words";
 import { useElement } from "./element";
 import { Icon } from "./icon";
@@ -18,28 +23,30 @@ interface DialogProps {
 export function Dialog({ title, onClose, children, class: name = "", isRequired = false }: DialogProps) {
   const dialog = useElement<HTMLDialogElement>();
   const id = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
+    const element = dialog.current;
     const before = document.activeElement;
-    dialog.current.showModal();
-    if (!matchMedia("(pointer: coarse)").matches) firstField(dialog.current)?.focus();
-    return () => focusAgain(before);
+    element.showModal();
+    if (!matchMedia("(pointer: coarse)").matches) firstField(element)?.focus();
+    return () => {
+      element.close();
+      focusAgain(before);
+    };
   }, []);
   const onBackdrop = ({ target, currentTarget }: TargetedMouseEvent<HTMLDialogElement>) => {
-    if (target === currentTarget && !isRequired) currentTarget.close();
+    if (target === currentTarget && !isRequired) onClose();
+  };
+  const onCancel = (event: TargetedEvent<HTMLDialogElement>) => {
+    if (event.target !== event.currentTarget) return; // a file was not chosen
+    if (event.cancelable) event.preventDefault(); // `onClose` takes it off, or asks first
+    if (!isRequired || !event.cancelable) onClose();
   };
   return (
-    <dialog
-      ref={dialog}
-      class={name}
-      aria-labelledby={id}
-      onClose={onClose}
-      onClick={onBackdrop}
-      onCancel={(event) => isRequired && event.preventDefault()}
-    >
+    <dialog ref={dialog} class={name} aria-labelledby={id} onClick={onBackdrop} onCancel={onCancel}>
       <header>
         <h2 id={id}>{title}</h2>
         {!isRequired && (
-          <button type="button" class="quiet icon-button" aria-label={t().close} onClick={() => dialog.current.close()}>
+          <button type="button" class="quiet icon-button" aria-label={t().close} onClick={onClose}>
             <Icon node={X} />
           </button>
         )}
@@ -55,7 +62,7 @@ function firstField(dialog: HTMLDialogElement): HTMLElement | null {
   return dialog.querySelector<HTMLElement>("input:not([hidden], [type=file]), textarea, select");
 }
 
-/** Give the focus back if the dialog went without being closed, or what it was opened with has gone. */
+/** Give the focus to the view if the browser could not give it back: what had it has gone. */
 function focusAgain(before: Element | null): void {
   if (document.activeElement !== document.body) return;
   const to = before?.isConnected && before !== document.body ? before : document.getElementById("main");

@@ -1,14 +1,15 @@
 /** A part of the page that is loaded when it is shown for the first time. */
 import type { ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { complain } from "../state/toasts";
+import { lazily } from "./lazily";
 
 type Load<Props> = () => Promise<{ default: ComponentType<Props> }>;
 
 export function Later<Props extends object>({ load, ...props }: Props & { load: Load<Props> }) {
   const [Part, setPart] = useState<ComponentType<Props> | null>(null);
-  useEffect(() => {
-    load().then((module) => setPart(() => module.default), complain);
+  useLayoutEffect(() => {
+    lazily(load).then((module) => setPart(() => module.default), complain);
   }, [load]);
   return Part && <Part {...(props as unknown as Props)} />;
 }

@@ -1,10 +1,9 @@
-/** What a view has asked the server for: on its way, here, not to be had, or failed with a way to ask again. */
+/** What a view has asked the server for: on its way, here, or failed with a way to ask again. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError } from "../api";
 import { t } from "../words";
 
-type State<T> = { is: "loading" } | { is: "ready"; value: T } | { is: "failed"; problem: string; isMissing: boolean };
+type State<T> = { is: "loading" } | { is: "ready"; value: T } | { is: "failed"; problem: string };
 
 export interface Loaded<T> {
   state: State<T>;
@@ -34,20 +33,17 @@ function ready<T>(value: T): State<T> {
 }
 
 function failed(error: Error): State<never> {
-  return { is: "failed", problem: error.message, isMissing: error instanceof ApiError && error.status === 404 };
+  return { is: "failed", problem: error.message };
 }
 
 interface ShownProps<T> {
   of: Loaded<T>;
   children: (value: T) => ComponentChildren;
-  /** In the place of what this server does not have. */
-  missing?: ComponentChildren;
 }
 
-export function Shown<T>({ of: { state, load }, children, missing }: ShownProps<T>) {
+export function Shown<T>({ of: { state, load }, children }: ShownProps<T>) {
   if (state.is === "ready") return <>{children(state.value)}</>;
   if (state.is === "loading") return <output class="loading" aria-label={t().loading} />;
-  if (state.isMissing && missing !== undefined) return <>{missing}</>;
   return (
     <div class="failed" role="alert">
       <p class="problem">{state.problem}</p>

@@ -11,9 +11,11 @@ interface MenuProps {
   icon: IconNode;
   children: ComponentChildren;
   class?: string;
+  /** Tab passes it by: something beside it leads there. */
+  isPassedBy?: boolean;
 }
 
-export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
+export function Menu({ label, icon, children, class: name = "", isPassedBy = false }: MenuProps) {
   const id = useId();
   const button = useElement<HTMLButtonElement>();
   const menu = useElement<HTMLDivElement>();
@@ -28,6 +30,7 @@ export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
         type="button"
         ref={button}
         class={`quiet icon-button ${name}`}
+        tabIndex={isPassedBy ? -1 : undefined}
         popovertarget={id}
         aria-haspopup="menu"
         aria-label={label}
@@ -43,7 +46,7 @@ export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
         class="menu"
         onToggle={onToggle}
         onKeyDown={walk}
-        onClick={hide}
+        onClickCapture={hide}
       >
         {children}
       </div>
@@ -51,9 +54,9 @@ export function Menu({ label, icon, children, class: name = "" }: MenuProps) {
   );
 }
 
-/** A choice may have taken the menu off the page. */
+/** Before what was chosen is done: the focus is back at the button by then, and a dialog returns it there. */
 function hide({ currentTarget: menu }: TargetedMouseEvent<HTMLElement>): void {
-  if (menu.isConnected) menu.hidePopover();
+  menu.hidePopover();
 }
 
 interface ItemProps {

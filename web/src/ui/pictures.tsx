@@ -1,11 +1,12 @@
 /** Pictures that go with a message: chosen, pasted or dropped, and taken back. */
 
 import { ImagePlus, X } from "lucide";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { toast } from "../state/toasts";
 import { t } from "../words";
 import { useElement } from "./element";
 import { Icon } from "./icon";
+import { lazily } from "./lazily";
 
 const LARGEST = 50_000_000;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -19,11 +20,8 @@ export interface Pictures {
   /** Take all away when the last has been read; null, and they stay, if one could not be. */
   whole: () => Promise<string[] | null>;
   take: (files: Iterable<File>) => Promise<void>;
+  /** Files are held over the window. */
   isDropping: boolean;
-  /** For the form that they are dropped on. */
-  onDragOver: (event: DragEvent) => void;
-  onDragLeave: () => void;
-  onDrop: (event: DragEvent) => void;
   /** For the box that they are pasted into. */
   onPaste: (event: ClipboardEvent) => void;
 }
@@ -49,7 +47,7 @@ export function usePictures(): Pictures {
   };
   const add = async (file: File) => {
     try {
-      const { shrunk } = await import("./shrink"); // most chats have no picture
+      const { shrunk } = await lazily(() => import("./shrink")); // most chats have no picture
       const url = await dataUrl(await shrunk(file));
       set([...now.current, url]);
     } catch {
@@ -72,6 +70,7 @@ export function usePictures(): Pictures {
     line.current = line.current.then(() => takeEach(added)).finally(() => setComing((count) => count - 1));
     return line.current;
   };
+  useEffect(() => takeDropped(setDropping, take), []);
   return {
     urls,
     areComing: coming > 0,
@@ -79,16 +78,6 @@ export function usePictures(): Pictures {
     whole,
     take,
     isDropping,
-    onDragOver: (event) => {
-      event.preventDefault();
-      setDropping(true);
-    },
-    onDragLeave: () => setDropping(false),
-    onDrop: (event) => {
-      event.preventDefault();
-      setDropping(false);
-      take(event.dataTransfer?.files ?? []);
-    },
     onPaste: (event) => {
       const files = [...(event.clipboardData?.files ?? [])];
       if (!files.length) return;
@@ -98,8 +87,39 @@ export function usePictures(): Pictures {
   };
 }
 
-export function Attachments({ pictures: { urls, set } }: { pictures: Pictures }) {
-  if (!urls.length) return null;
+/** Take files that are dropped anywhere in the window, until the returned function is called. */
+function takeDropped(setDropping: (is: boolean) => void, take: Pictures["take"]): () => void {
+  const until = new AbortController();
+  const on = (kind: "dragover" | "dragleave" | "drop", hear: (event: DragEvent) => void) =>
+    addEventListener(kind, hear, { signal: until.signal });
+  on("dragover", (event) => setDropping(hasFiles(event)));
+  on("dragleave", ({ relatedTarget }) => relatedTarget === null && setDropping(false)); // it has left the window
+  on("drop", (event) => {
+    setDropping(false);
+    if (hasFiles(event)) take(event.dataTransfer?.files ?? []);
+  });
+  return () => until.abort();
+}
+
+/** Let no file that is dropped somewhere take the place of the page. */
+export function refuseToOpenFiles(event: DragEvent): void {
+  if (hasFiles(event)) event.preventDefault();
+}
+
+function hasFiles({ dataTransfer }: DragEvent): boolean {
+  return dataTransfer?.types.includes("Files") ?? false;
+}
+
+export function Attachments({ pictures: { urls, set, isDropping } }: { pictures: Pictures }) {
+  return (
+    <>
+      {isDropping && <p class="drop-here">{t().dropImages}</p>}
+      {urls.length > 0 && <Thumbnails urls={urls} set={set} />}
+    </>
+  );
+}
+
+function Thumbnails({ urls, set }: Pick<Pictures, "urls" | "set">) {
   return (
     <div class="pictures">
       {urls.map((url, index) => (

@@ -1,14 +1,11 @@
 /** Saves files to the reader's disk. */
-import { authorization } from "../api";
+import { download } from "../api";
 import { complain } from "../state/toasts";
-import { t } from "../words";
 
 /** Save what a path answers. It is fetched here, because a link could not send the key. */
 export async function saveFrom(path: string, name: string): Promise<void> {
   try {
-    const response = await fetch(path, { headers: authorization() });
-    if (!response.ok) throw new Error(t().serverError(response.status));
-    save(name, await response.blob());
+    save(name, await download(path));
   } catch (error) {
     complain(error);
   }

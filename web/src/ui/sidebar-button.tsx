@@ -1,12 +1,12 @@
 import { PanelLeft } from "lucide";
-import { isSidebarHidden, isSidebarOpen, setSidebarHidden } from "../state/preferences";
+import { isDrawer, isSidebarHidden, isSidebarOpen, setSidebarHidden } from "../state/preferences";
 import { t } from "../words";
 import { Icon } from "./icon";
 
 /** Opens the list of sessions: a drawer on a phone, a column on anything wider. */
 export function SidebarButton() {
   const toggle = () => {
-    if (matchMedia("(max-width: 50rem)").matches) isSidebarOpen.value = !isSidebarOpen.value;
+    if (isDrawer()) isSidebarOpen.value = !isSidebarOpen.value;
     else setSidebarHidden(!isSidebarHidden.value);
   };
   return (

@@ -3,7 +3,10 @@ import { useState } from "preact/hooks";
 import { calls } from "../people/calls";
 import { Data } from "../people/data";
 import { Keys } from "../people/keys";
+import { OwnLimits } from "../people/limits";
+import { Passkeys } from "../people/passkeys";
 import { Password, Profile } from "../people/profile";
+import { SecondFactor } from "../people/second-factor";
 import { SignIns } from "../people/sign-ins";
 import { UsageTable } from "../people/usage";
 import { caller, isAdmin, isPerson } from "../state/caller";
@@ -40,7 +43,9 @@ function OwnAccount() {
         {(own) => (
           <>
             <Profile account={own} />
-            <Password account={own} onChanged={() => setPasswords(passwords + 1)} />
+            <Password account={own} asked={passwords} onChanged={() => setPasswords(passwords + 1)} />
+            <SecondFactor account={own} />
+            <Passkeys account={own} />
             <SignIns asked={passwords} />
             <section aria-labelledby="keys">
               <h2 id="keys">{t().people.apiKeys}</h2>
@@ -52,6 +57,7 @@ function OwnAccount() {
             </section>
             <section aria-labelledby="usage">
               <h2 id="usage">{t().people.usage}</h2>
+              <OwnLimits />
               <UsageTable path="/api/usage" />
             </section>
             <Data account={own} />

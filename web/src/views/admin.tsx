@@ -5,7 +5,6 @@ import { Audit } from "../admin/audit";
 import { Groups } from "../admin/groups";
 import { People } from "../admin/people";
 import { Shares } from "../admin/shares";
-import { isHere } from "../people/calls";
 import { Keys } from "../people/keys";
 import { UsageTable } from "../people/usage";
 import { caller, isAdmin } from "../state/caller";
@@ -14,7 +13,6 @@ import "../styles/settings.css";
 import "../styles/views.css";
 import { useElement } from "../ui/element";
 import { Empty } from "../ui/empty";
-import { useLoaded } from "../ui/loaded";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
@@ -47,16 +45,14 @@ function NoAdmin() {
 }
 
 function Tabs({ wanted }: { wanted: string | null }) {
-  const { state } = useLoaded(tabsHere);
-  const here = state.is === "ready" ? state.value : TABS.slice(0, 3);
   const current = TABS.find((name) => name === wanted) ?? "people";
   const Current = SHOWN[current];
   const tabs = useElement<HTMLElement>();
-  useEffect(() => tabs.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current, here]);
+  useEffect(() => tabs.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   return (
     <div class="page settings admin">
       <nav class="tabs" ref={tabs} aria-label={t().people.admin}>
-        {here.map((name) => (
+        {TABS.map((name) => (
           <a key={name} href={`/admin/${name}`} aria-current={name === current ? "page" : undefined}>
             {t().people.tabs[name]}
           </a>
@@ -68,12 +64,6 @@ function Tabs({ wanted }: { wanted: string | null }) {
       </section>
     </div>
   );
-}
-
-/** The tabs whose lists this server has. */
-async function tabsHere(): Promise<TabName[]> {
-  const found = await Promise.all(TABS.map((name) => isHere(`/api/admin/${name}`)));
-  return TABS.filter((_, at) => found[at]);
 }
 
 function AllKeys() {

@@ -1,4 +1,5 @@
 /** Settings: of the server, where one may change them, and of this browser. */
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { key } from "../api";
 import { forgetKey } from "../connection";
@@ -30,19 +31,37 @@ export default function Settings() {
     <>
       <ViewHeader title={title} />
       <div class="page settings">
-        <OfTheServer isAdding={location.hash === ADD_PROVIDER} />
-        <Permissions />
-        <OwnShares />
-        <Appearance />
-        <Notifications />
-        {key.value && <OwnKey />}
-        {caller.value?.via === "local" && <AddAccounts />}
-        <section aria-labelledby="keyboard">
-          <h2 id="keyboard">{t().keyboardShortcuts}</h2>
-          <Shortcuts />
-        </section>
+        <Group name={t().settingsOfServer}>
+          <OfTheServer isAdding={location.hash === ADD_PROVIDER} />
+          {caller.value?.via === "local" && <AddAccounts />}
+        </Group>
+        <Group name={t().settingsOfYou}>
+          <Permissions />
+          <OwnShares />
+        </Group>
+        <Group name={t().settingsOfBrowser}>
+          <Appearance />
+          <Notifications />
+          {key.value && <OwnKey />}
+          <section aria-labelledby="keyboard">
+            <h2 id="keyboard">{t().keyboardShortcuts}</h2>
+            <Shortcuts />
+          </section>
+        </Group>
       </div>
     </>
+  );
+}
+
+/** What belongs together: settings of the server, of the person, of this browser. */
+function Group({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div class="settings-group" role="group" aria-label={name}>
+      <p class="group-title" aria-hidden="true">
+        {name}
+      </p>
+      {children}
+    </div>
   );
 }
 
@@ -63,14 +82,18 @@ function OfTheServer({ isAdding }: { isAdding: boolean }) {
   return (
     <>
       {!set.editable && <p class="note">{t().onlyAdmin}</p>}
-      {set.editable && (
-        <p>
-          <a href="/status">{t().status}</a>
-        </p>
-      )}
       <Providers settings={set} isAdding={isAdding} />
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />
+      {set.editable && (
+        <section aria-labelledby="status">
+          <h2 id="status">{t().status}</h2>
+          <p class="note">{t().statusNote}</p>
+          <a class="button" href="/status">
+            {t().openStatus}
+          </a>
+        </section>
+      )}
     </>
   );
 }

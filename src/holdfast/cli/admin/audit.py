@@ -25,8 +25,8 @@ def audit() -> None:
 
 
 @audit.command("export")
-@click.option("--actor", help="Only what this person did: a name, an e-mail address or an id.")
-@click.option("--action", help="Only this action, such as key.revoke.")
+@click.option("--actor", help="Only what these people did: an id, or a part of a name or an e-mail address.")
+@click.option("--action", help="Only this action, such as key.revoke, or all of one kind: key.")
 @click.option("--since", type=TIME, help="Only entries since this time (UTC).")
 @click.option("--until", type=TIME, help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
@@ -43,10 +43,8 @@ def audit_export(
     """Print the entries as JSON lines, the oldest first."""
 
     async def work(store: KeysBeside) -> None:
-        account = None if actor is None else await Accounts(store).find(actor)
-        filter = AuditFilter(
-            actor=actor if account is None else account.id, action=action, since=_seconds(since), until=_seconds(until)
-        )
+        actors = None if actor is None else await Accounts(store).ids_of(actor)
+        filter = AuditFilter(actors=actors, action=action, since=_seconds(since), until=_seconds(until))
         await _print_lines(store, filter, after, sys.stdout.buffer)
 
     beside(settings_of(**where), work)

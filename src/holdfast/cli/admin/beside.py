@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import click
 
-from ...errors import KeyExists
+from ...errors import KeyExists, OwnerTaken
 from ...server.accounts.data.archive import ArchivedStore
 from ...server.accounts.data.bringing_in import ImportStore
 from ...server.accounts.made_keys import KeyFile
@@ -18,7 +18,7 @@ from ...server.accounts.people.accounts import Account, Accounts
 from ...server.audit.audit import Audit, AuditNote
 from ...server.config.settings import Settings, data_folder
 from ...store import KeyDetails, KeyRecord
-from ...store.documents import DocumentStore, Stored
+from ...store.documents import AccountStore, Stored
 from ...store.opening import open_store
 from ...store.people.audit import AuditLog
 from ...store.sqlite.beside import SqliteBeside
@@ -26,7 +26,7 @@ from ...store.sqlite.beside import SqliteBeside
 T = TypeVar("T")
 
 
-class KeysBeside(AuditLog, ArchivedStore, ImportStore, Protocol):
+class KeysBeside(AccountStore, AuditLog, ArchivedStore, ImportStore, Protocol):
     """The methods of a store that these commands need."""
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -89,12 +89,12 @@ def _move(file: KeyFile, store: SqliteBeside) -> None:
     try:
         if old := file.read():
             store.add(*old)
-    except KeyExists as error:
+    except (KeyExists, OwnerTaken) as error:
         raise file.is_in_the_way(error) from None
     file.put_away()
 
 
-async def person(store: DocumentStore, login: str) -> Stored[Account]:
+async def person(store: AccountStore, login: str) -> Stored[Account]:
     """Return an account by its name or e-mail address."""
     if (found := await Accounts(store).find(login)) is None:
         raise click.ClickException(f"No account {login!r}. See `holdfast user ls`.")

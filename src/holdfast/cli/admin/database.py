@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import click
 
 from ...store.opening import open_store, pending_steps
 from ...store.place import without_password
+from ...store.rows.structs import DECODERS
+from ...store.rows.tables import TABLES
 from ...store.sqlite import StoreInUse
 from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_options, read_only, settings_of
@@ -35,11 +39,34 @@ def db_check(**where: Any) -> None:
             found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
             for name in _TABLES:
                 counts[name] = database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            if found == ["ok"] and (unreadable := list(islice(_unreadable(database), 20))):
+                found = [f"unreadable: {', '.join(unreadable)}"]
     except sqlite3.DatabaseError as error:
         found = [str(error)]
     if found != ["ok"]:
         raise click.ClickException(f"{path} is damaged: {'; '.join(found)}. Restore a backup (`holdfast restore`).")
     click.echo(f"{path}: OK, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+def _unreadable(database: sqlite3.Connection) -> Iterator[str]:
+    """Yield the rows with a value that cannot be decoded."""
+    for table in TABLES:
+        decoders = DECODERS.get(table.name, {})
+        keys = ["id"] if "id" in table.columns else [*table.columns[: table.keys]]
+        if not decoders:
+            continue
+        for row in database.execute(f"SELECT {', '.join([*keys, *decoders])} FROM {table.name}"):
+            for (column, decode), value in zip(decoders.items(), row[len(keys) :], strict=True):
+                if value is not None and not _can_be_decoded(decode, value):
+                    yield f"{table.name}.{column} of {'/'.join(map(str, row[: len(keys)]))}"
+
+
+def _can_be_decoded(decode: Callable[[bytes], Any], value: bytes) -> bool:
+    try:
+        decode(value)
+    except ValueError:  # msgspec's errors are among them
+        return False
+    return True
 
 
 @db.command("backup")

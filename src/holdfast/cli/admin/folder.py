@@ -13,7 +13,10 @@ import click
 
 from ...server.config.settings import Settings, data_folder, load
 from ...store.place import without_password
+from .. import show
 from ..commands import settings_file_in_use
+
+_PAGES = 4096  # of the database, copied in one step
 
 
 def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,11 +59,21 @@ def read_only(path: pathlib.Path) -> closing[sqlite3.Connection]:
 
 
 def copy_database(path: pathlib.Path, copy: pathlib.Path) -> None:
-    """Copy a database to a new file. A server may be using it."""
+    """Copy a database to a new file. A server may be using it.
+
+    All steps read in one transaction: else the copy would start again whenever a server writes between two of them.
+    """
     os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with read_only(path) as database, closing(sqlite3.connect(copy)) as backup:
-            database.backup(backup)  # in one step: if a busy server writes between two steps, the copy starts again
-    except sqlite3.Error:
+            database.execute("BEGIN")
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the transaction begins with a read
+            (size,) = database.execute("PRAGMA page_size").fetchone()
+            (pages,) = database.execute("PRAGMA page_count").fetchone()
+            with show.Progress("copying the database", pages * size) as progress:
+                database.backup(
+                    backup, pages=_PAGES, progress=lambda _, left, total: progress.at((total - left) * size)
+                )
+    except BaseException:
         copy.unlink()
         raise

@@ -40,6 +40,7 @@ async def _in_force(store: KeysBeside) -> list[KeyRecord]:
 @click.option("--agent", "agents", multiple=True, help="An agent that it may use, or a pattern.")
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days after which it expires.")
 @click.option("--user", help="Make it a key of this person's account.")
+@click.option("--owner", default="", help="Make it one more key of this service, by the owner in `holdfast key ls`.")
 @folder_options
 @one_line_errors
 def key_new(
@@ -50,6 +51,7 @@ def key_new(
     agents: tuple[str, ...],
     days: float | None,
     user: str | None,
+    owner: str,
     **where: Any,
 ) -> None:
     """Create a key and print it once. It works within a second. After the first key, every client needs one."""
@@ -65,11 +67,13 @@ def key_new(
     async def make(store: KeysBeside, note: AuditNote) -> NewKey:
         if user is None:
             check_key_name(name, settings)
-            made = new_key(name, admin=admin or "admin" in scopes, details=details)
+            if owner and await store.account_of(owner) != "":
+                raise click.ClickException(f"No service {owner!r}. See `holdfast key ls`.")
+            made = new_key(name, admin=admin or "admin" in scopes, owner=owner, details=details)
         else:
             account = await person(store, user)
             made = new_key(name, owner=account.body.owner, account=account.id, details=details)
-        note.target = made.record.id
+        note.target, note.details = made.record.id, {"owner": made.record.owner}
         await store.add_key(made.record)
         return made
 
@@ -88,12 +92,12 @@ def key_ls(as_json: bool, **where: Any) -> None:
     keys = beside(settings_of(**where), _in_force)
     if not keys:
         show.note("No keys. Create one with: holdfast key new NAME")
-    rows = [(key.name, _owner(key), when(iso(key.created_at)), _ends(key), _rights(key), key.id) for key in keys]
+    rows = [(key.name, key.owner, when(iso(key.created_at)), _ends(key), _rights(key), key.id) for key in keys]
     listed = [
         {
             "id": key.id,
             "name": key.name,
-            "owner": _owner(key),
+            "owner": key.owner,
             "created_at": iso(key.created_at),
             "expires_at": None if key.details.expires_at is None else iso(key.details.expires_at),
             "last_used_at": None if key.last_used_at is None else iso(key.last_used_at),
@@ -104,10 +108,6 @@ def key_ls(as_json: bool, **where: Any) -> None:
     ]
     columns = (Column("name"), Column("owner"), Column("created"), Column("expires"), Column("rights"), Column("id"))
     print_list(columns, rows, json=listed if as_json else None)
-
-
-def _owner(key: KeyRecord) -> str:
-    return key.owner or key.name
 
 
 def _ends(key: KeyRecord) -> str | TableCell:
@@ -132,7 +132,7 @@ def key_revoke(name: str, **where: Any) -> None:
             raise click.ClickException(f"Several people have a key {name!r}. Name its id: see `holdfast key ls`.")
         if not found:
             raise click.ClickException(f"No key {name!r}. See `holdfast key ls`.")
-        note.target = found[0].id
+        note.target, note.details = found[0].id, {"owner": found[0].owner}
         await store.revoke_key(found[0].id, time.time())
         return not await _in_force(store) and not await Accounts(store).exist()
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ...server.accounts.factors.second_factors import SecondFactors
+from ...server.accounts.people.people import People
 from ...server.config.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
 from ...server.config.settings import Settings, data_folder
 from ...server.config.shared_settings import SavedDocument
@@ -17,6 +19,7 @@ from ...server.secrets.sealer import Sealer
 from ...store.opening import open_store
 from .. import show
 from ..commands import one_line_errors
+from .beside import beside
 from .folder import folder_options, settings_of
 
 T = TypeVar("T")
@@ -26,8 +29,9 @@ T = TypeVar("T")
 def secrets() -> None:
     """Rotate the key that encrypts stored secrets, or delete them if it is lost.
 
-    Stored secrets are the keys of providers that were set in the browser. The key is HOLDFAST_SECRET_KEY, or the file
-    HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else secret.key in the data folder.
+    Stored secrets are the keys of providers that were set in the browser, and the secrets of second factors. The key is
+    HOLDFAST_SECRET_KEY, or the file HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else
+    secret.key in the data folder.
     """
 
 
@@ -44,9 +48,11 @@ def secrets_rotate(**where: Any) -> None:
     settings = settings_of(**where)
     if settings.store:
         changed = _in_store(settings, lambda saved: saved.reseal())
+        changed = _reseal_factors(settings, SecretKeys(settings, None)) or changed
         click.echo(_result(changed, "Remove the old key from the settings of every server."))
     elif given_keys(settings):
         changed = saved_file(settings, os.environ).reseal()
+        changed = _reseal_factors(settings, SecretKeys(settings, data_folder(settings).absolute())) or changed
         click.echo(_result(changed, "Remove the old key from the settings."))
     else:
         _rotate_file(settings)
@@ -62,9 +68,14 @@ def _rotate_file(settings: Settings) -> None:
     new = new_secret_key()
     file.replace([new, *old])
     saved.reseal()
+    _reseal_factors(settings, SecretKeys(settings, data_folder(settings).absolute()))
     file.replace([new])
     saved.read()
     click.echo(f"Encrypted with a new key: {file.path}. Replace your copy of the key: the old one opens nothing.")
+
+
+def _reseal_factors(settings: Settings, keys: SecretKeys) -> bool:
+    return beside(settings, lambda store: SecondFactors(People(store), Sealer(keys)).reseal())
 
 
 def _result(changed: bool, then: str) -> str:

@@ -31,6 +31,8 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`")
 _MISSING = re.compile(r"Object missing required field `(.+?)`")
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _STEP = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
+_STAND_INS = {"model": "provider/model"}
+"""What replaces a missing value where an empty text would be a second problem."""
 
 
 def problems(
@@ -51,7 +53,7 @@ def converted(values: dict[str, Any], sources: Mapping[str, str]) -> tuple[Setti
     """Return the settings without their invalid values, and the problems of these.
 
     The decoder stops at its first problem. So that value is removed, and all are decoded again. A required value that
-    was removed is replaced by an empty text: the other tables keep their numbers.
+    was removed is replaced by a stand-in, mostly an empty text: the other tables keep their numbers.
     """
     found: list[str] = []
     removed: set[str] = set()
@@ -65,7 +67,7 @@ def converted(values: dict[str, Any], sources: Mapping[str, str]) -> tuple[Setti
             if missing is None or not removed & {path, f"{path}.{missing[1]}"}:
                 found.append(explain(error, Settings, sources, PREFIX))
             if missing is not None:
-                _table_at(values, path)[missing[1]] = ""
+                _table_at(values, path)[missing[1]] = _STAND_INS.get(missing[1], "")
             else:
                 unknown = _UNKNOWN.match(str(error))
                 removed.add(_remove(values, f"{path}.{unknown[1]}" if unknown else path))

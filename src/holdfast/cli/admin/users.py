@@ -11,9 +11,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from ...access import LOCAL
 from ...server.accounts.data.archive import Archive
 from ...server.accounts.data.bringing_in import BroughtIn, Importing
-from ...server.accounts.made_keys import LOCAL
+from ...server.accounts.factors.second_factors import remove_factor
 from ...server.accounts.people.accounts import Account
 from ...server.accounts.people.people import People
 from ...server.audit.audit import AuditNote
@@ -40,7 +41,9 @@ def user() -> None:
 @click.argument("name")
 @click.option("--email", default="", help="An e-mail address, which can be used to sign in too.")
 @click.option("--role", type=ROLES, default="member", show_default=True, help="The first account is always an admin.")
-@click.option("--owner", default="", help="Take over what the key of this name has: its sessions and runs.")
+@click.option(
+    "--owner", default="", help="Take over what an owner has: sessions, runs and keys. See `holdfast key ls`."
+)
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @folder_options
 @one_line_errors
@@ -116,6 +119,21 @@ def user_reset(name: str, **where: Any) -> None:
         return await people.secrets.make("password", account.id)
 
     _print_link(settings, audited(settings, "person.reset_link", make))
+
+
+@user.command("reset-factor")
+@click.argument("name")
+@folder_options
+@one_line_errors
+def user_reset_factor(name: str, **where: Any) -> None:
+    """Turn off the second factor of a person who has lost it. The password stays."""
+
+    async def work(store: KeysBeside, note: AuditNote) -> None:
+        note.target = (await person(store, name)).id
+        await remove_factor(People(store), note.target)
+
+    audited(settings_of(**where), "second_factor.reset", work)
+    click.echo(f"{name} has no second factor now.")
 
 
 @user.command("role")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import sys
 
 from rich.markup import escape
@@ -9,7 +11,11 @@ from rich.markup import escape
 from .. import show
 from ..client import Object
 from ..commands import more_about
+from .prose import Prose
+from .screen import visible
 
+HELD = 0.2
+"""Seconds for which a word without an end is held back, so that it is not cut at the edge of the screen."""
 WIDEST = 100
 """Maximum length of a call's arguments, or of its error, on the screen, in characters."""
 
@@ -25,6 +31,8 @@ class Printer:
         self._screen_at_line_start = True
         self._names: dict[str, str] = {}
         self._takes_escapes = show.err.is_terminal and show.err.color_system is not None
+        self._held: asyncio.TimerHandle | None = None
+        self._prose = Prose(show.out.file.write, _columns, styles=show.out.color_system is not None)
 
     def take(self, event: Object) -> None:
         """Print one event."""
@@ -55,7 +63,7 @@ class Printer:
         """Print the work of an agent: a line when a call begins, and one when it has ended."""
         if event["type"] == "tool.call" and event.get("own"):
             self._names[event["id"]] = event["name"]
-            self.aside(f"→ {event['name']} {show.line(event['arguments'], WIDEST)}")
+            self.aside(f"→ {visible(event['name'])} {show.line(visible(event['arguments']), WIDEST)}")
         elif event["type"] == "tool.progress" and event["id"] in self._names:
             self._notice(f"progress of {event['id']}", f"  {self._names[event['id']]}: {_how_far(event)}")
         elif event["type"] == "tool.result" and event["id"] in self._names:
@@ -79,16 +87,29 @@ class Printer:
     # the answer, and everything else
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
+        if show.is_terminal():
+            self._prose.take(text)
+            self._screen_at_line_start = self._prose.is_at_line_start
+            if self._held is not None:
+                self._held.cancel()
+            self._held = asyncio.get_running_loop().call_later(HELD, self._show_word)
+        else:
+            sys.stdout.write(text)
+            self._screen_at_line_start = text.endswith("\n")
         sys.stdout.flush()
-        self._at_line_start = self._screen_at_line_start = text.endswith("\n")
+        self._at_line_start = text.endswith("\n")
+
+    def _show_word(self) -> None:
+        """Print the last word although its end is not known: the model may be silent for long."""
+        self._prose.flush()
+        sys.stdout.flush()
 
     def _think(self, text: str) -> None:
         if not self._thinks:
             self._stop_aside()
             self._thinks = True
             show.err.print("" if self._takes_escapes else "(thinking) ", end="")
-        show.err.print(text, style="dim italic", end="", markup=False)
+        show.err.print(text, style="dim italic", end="", markup=False, soft_wrap=True)
 
     def _notice(self, code: str, message: str) -> None:
         """Print a notice. A progress notice replaces the one before it, and is left out if the output is a file."""
@@ -113,6 +134,8 @@ class Printer:
     def _break_line(self) -> None:
         """Begin a new line on the screen within an answer. A file or pipe gets the answer without this break."""
         if not self._screen_at_line_start and show.is_terminal():
+            self._show_word()
+            self._prose.break_line()
             show.err.print()
         self._screen_at_line_start = True
 
@@ -124,6 +147,10 @@ class Printer:
         if settled["outcome"] != "completed":
             colour = show.MARKS[settled["outcome"]][0]
             show.err.print(f"[{colour}]{settled['outcome'].capitalize()}[/]{escape(_reason(settled))}")
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _how_far(progress: Object) -> str:

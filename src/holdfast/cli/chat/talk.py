@@ -30,12 +30,18 @@ EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped"
 """Exit codes by outcome. 2 is a wrong command line, 5 a tool call that could not be approved."""
 
 HELP = """\
-/new            start a new chat             /model NAME     change the model
-/models         list the models              /retry          regenerate the last answer
-/continue       continue a cut-off answer    /sessions       list recent chats
-/quit           quit (or Ctrl-D)             Ctrl-C          stop the answer; it is saved
-Alt-Enter       new line                     Ctrl-R          search earlier messages
-Ctrl-X Ctrl-E   edit in $EDITOR              Up, Down        earlier and later messages
+/new            start a new chat
+/model NAME     change the model
+/models         list the models
+/retry          regenerate the last answer
+/continue       continue a cut-off answer
+/sessions       list recent chats
+/quit           quit (or Ctrl-D)
+Ctrl-C          stop the answer; it is saved
+Alt-Enter       new line
+Ctrl-R          search earlier messages
+Ctrl-X Ctrl-E   edit in $EDITOR
+Up, Down        earlier and later messages
 While an agent is running, a line that you type is sent to it."""
 
 

@@ -30,6 +30,7 @@ from .machine import (
     check_keys,
     check_platform,
     check_port,
+    check_proxy,
     check_saved,
     check_settings_file,
 )
@@ -68,6 +69,7 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     checks = (check_data_folder,) if settings.store else (check_data_folder, check_database, check_keys)
     for check in checks:
         yield from check(folder)
+    yield from check_proxy(settings)
     if settings.tls_cert:
         yield from importlib.import_module(".certificate", __package__).check_certificate(settings)
     if settings.store:
@@ -81,7 +83,7 @@ def _examine(config: str | None, data: str | None) -> Iterator[Check]:
     named = {described.name for described in settings.providers}
     added = tuple(described for described in saved.providers if described.name not in named)
     every = msgspec.structs.replace(settings, providers=(*settings.providers, *added))
-    yield from asyncio.run(_check_what_runs(every))
+    yield from asyncio.run(_check_what_runs(every, {described.name for described in added}))
 
 
 def _check_shared_store(settings: Settings) -> list[Check]:
@@ -95,9 +97,11 @@ def _check_shared_store(settings: Settings) -> list[Check]:
     return checks
 
 
-async def _check_what_runs(settings: Settings) -> list[Check]:
+async def _check_what_runs(settings: Settings, set_in_page: set[str]) -> list[Check]:
     """Check the port, the providers and the agents. These checks open connections and start processes."""
-    checking = asyncio.gather(*(checked_provider(described, settings) for described in settings.providers))
+    checking = asyncio.gather(
+        *(checked_provider(each, settings, set_in_page=each.name in set_in_page) for each in settings.providers)
+    )
     port, checked = await asyncio.gather(check_port(settings), checking)
     providers = [each.provider for each in checked if each.provider is not None]
     try:

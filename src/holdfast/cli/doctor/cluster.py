@@ -146,7 +146,8 @@ async def _peer(node: NodeRecord, key: str) -> Check:
     try:
         has_same_key = await Peers(key).has_same_key(node.address, seconds=PEER_SECONDS)
     except OSError as error:
-        reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        is_silent = isinstance(error, TimeoutError | ConnectionResetError)
+        reason = "no answer" if is_silent else error.strerror or str(error)
         advice = (
             "Open its port for the other servers, or set HOLDFAST_NODE_ADDRESS there to an address that they reach. "
             "Until then readers elsewhere get its runs by way of the store, a little later."

@@ -133,6 +133,17 @@ def check_saved(folder: pathlib.Path, saved: Saved) -> Iterator[Check]:
         yield Check("ok", f"secret key {secret}", "Keep a copy elsewhere: a backup does not have it.")
 
 
+def check_proxy(settings: Settings) -> Iterator[Check]:
+    """Report a reverse proxy that is not trusted: wrong passwords are then not counted for each of its clients."""
+    is_behind_one = (settings.allowed_hosts or settings.public_url) and not settings.tls_cert
+    if is_behind_one and not settings.proxy.addresses:
+        yield Check(
+            "note",
+            "a reverse proxy seems to stand before the server, and `proxy.addresses` is empty",
+            "Set it to the proxy's address, so that wrong passwords count for each client. See docs/reverse-proxy.md.",
+        )
+
+
 async def check_port(settings: Settings) -> Check:
     """Check that the port is free, or used by our own server."""
     url = local_url(settings)

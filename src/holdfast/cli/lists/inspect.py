@@ -62,7 +62,12 @@ def runs() -> None:
 
 @runs.command("ls")
 @click.option("--status", type=click.Choice(["queued", "running", "settled"]), help="Only runs with this status.")
-@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
+@click.option(
+    "--outcome",
+    type=click.Choice(["completed", "truncated", "stopped", "failed", "interrupted"]),
+    help="Only runs that ended so.",
+)
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
 @json_option
 @settings_options
 @one_line_errors
@@ -78,12 +83,15 @@ RUN_COLUMNS = (
     Column("model", can_wait=True),
     Column("text", is_text=True, can_wait=True),
     Column("reason", is_piped=True),
+    Column("question", is_piped=True),
+    Column("chat", is_piped=True),
 )
 
 
-async def _runs_ls(status: str | None, limit: int, as_json: bool, **where: Any) -> None:
+async def _runs_ls(status: str | None, outcome: str | None, limit: int, as_json: bool, **where: Any) -> None:
     async with connect(**where) as api:
-        query: Params = {"limit": limit, **({"status": status} if status else {})}
+        wanted = {"status": status, "outcome": outcome}
+        query: Params = {"limit": limit, **{name: value for name, value in wanted.items() if value}}
         listed = (await api.call("GET", "/api/runs", query=query))["runs"]
     if not listed:
         show.note("No runs yet. Runs in chats and in the background are listed here.")
@@ -93,8 +101,10 @@ async def _runs_ls(status: str | None, limit: int, as_json: bool, **where: Any) 
             state(show.state_of(run)),
             when(run["created_at"]),
             run["model"],
-            prose(run["text"], show.why(run)),
+            prose(run["text"], " · ".join(filter(None, (show.why(run), run["question"])))),
             prose(show.why(run)),
+            prose(run["question"]),
+            prose(run["session_title"] or ""),
         )
         for run, id in zip(listed, short_ids([run["id"] for run in listed]), strict=True)
     ]
@@ -160,7 +170,7 @@ def sessions() -> None:
 
 @sessions.command("ls")
 @click.option("-q", "--query", default="", help="Only sessions with these words in titles or messages.")
-@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
 @json_option
 @settings_options
 @one_line_errors

@@ -20,7 +20,7 @@ _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 
 @click.command("search")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "limit", type=click.IntRange(1, 200), default=20, help="Maximum number of messages (20).")
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of chats (20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_options
 @one_line_errors

@@ -1,4 +1,4 @@
-"""`holdfast top`: a live view of running servers, from their metrics."""
+"""`holdfast top`: a live view of running servers, from their metrics, and from what each says of its last minute."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from .terminal import LiveView
 from .view import lines
 
 HERE = "this machine"
+METRICS_OFF = "metrics_off"
+NO_METRICS = "metrics = true would show more"
+"""In place of the figures of a server whose metrics are off. What it did in the last minute is shown all the same."""
 
 
 @click.command()
@@ -31,8 +34,8 @@ HERE = "this machine"
 def top(urls: tuple[str, ...], data: str | None, config: str | None, interval: float, once: bool) -> None:
     """Show runs, rates, latencies and errors of running servers, live.
 
-    The servers need `metrics = true`, and a key with admin rights. Press q to quit. Without a terminal,
-    --once is implied.
+    You need a key with admin rights. With `metrics = true` a server has figures of its models, store and event
+    loop too. Press q to quit. Without a terminal, --once is implied.
     """
     is_live = not once and sys.stdout.isatty() and sys.stdin.isatty() and sys.platform != "win32"
     asyncio.run(_top(urls, data, config, interval, is_live=is_live))
@@ -61,7 +64,7 @@ class Nodes:
         self._servers = servers
         self._last: dict[str, Moment] = {}
         self.shown: dict[str, Interval | str] = {}
-        """The last interval of each server, or the error if it did not answer."""
+        """The last interval of each server, or why it has none."""
         self.listed: list[Object] = []
         """The nodes of the store, as the first server that answers lists them."""
 
@@ -70,9 +73,10 @@ class Nodes:
         found = await asyncio.gather(*map(self._moment, self._servers.values()))
         for name, moment in zip(self._servers, found, strict=True):
             if isinstance(moment, CallFailed):
-                if must_answer and (len(self._servers) == 1 or moment.status):
+                is_off = moment.code == METRICS_OFF
+                if must_answer and not is_off and (len(self._servers) == 1 or moment.status):
                     raise moment
-                self.shown[name] = str(moment)
+                self.shown[name] = NO_METRICS if is_off else str(moment)
                 self._last.pop(name, None)
             else:
                 self.shown[name] = Interval(self._last.get(name, moment), moment)
@@ -81,7 +85,7 @@ class Nodes:
 
     async def _listed(self) -> list[Object]:
         for name, api in self._servers.items():
-            if not isinstance(self.shown[name], str):
+            if isinstance(self.shown[name], Interval) or self.shown[name] == NO_METRICS:
                 with contextlib.suppress(CallFailed):  # the figures of the servers say more
                     listed: list[Object] = (await api.call("GET", "/api/nodes"))["nodes"]
                     return listed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..chat.screen import flat
@@ -19,19 +20,34 @@ def lines(
 ) -> list[str]:
     """Return the view, no line longer than the width and no more of them than the height.
 
-    A server that does not answer has its error in place of figures. `listed` are all nodes of the store, if there are
-    several: also those whose metrics were not read.
+    A server without metrics has the reason in place of figures. `listed` are all nodes of the store: also those whose
+    metrics were not read.
     """
     alive = [interval for interval in nodes.values() if isinstance(interval, Interval)]
+    is_listed = len(listed) > 1 or len(alive) < len(nodes)
     drawn = [
         *_table(["NODE", *_NODE_COLUMNS], [_node_row(name, node) for name, node in nodes.items()]),
         "",
-        *([*_table(_LISTED_COLUMNS, [*map(_listed_row, listed)]), ""] if len(listed) > 1 else []),
-        *_table(["MODEL", "RUN/S", "FAIL/S", "TOK/S", "TTFT 50%", "TTFT 95%"], _model_rows(alive)),
-        "",
-        *_table(["ERROR", "PROVIDER", "NOW", "IN ALL"], _error_rows(alive)),
+        *([*_table(_LISTED_COLUMNS, [*map(_listed_row, listed)]), ""] if is_listed and listed else []),
+        *(_measured(alive) if alive else _table(["ERROR", "LAST MINUTE"], _late_error_rows(listed))),
     ]
     return [line[:width] for line in drawn[:height]]
+
+
+def _measured(nodes: Sequence[Interval]) -> list[str]:
+    return [
+        *_table(["MODEL", "RUN/S", "FAIL/S", "TOK/S", "TTFT 50%", "TTFT 95%"], _model_rows(nodes)),
+        "",
+        *_table(["ERROR", "PROVIDER", "NOW", "IN ALL"], _error_rows(nodes)),
+    ]
+
+
+def _late_error_rows(listed: Sequence[Object]) -> list[_Row]:
+    """Return a row for each error of the last minute on any node, the most frequent first."""
+    errors: Counter[str] = Counter()
+    for node in listed:
+        errors.update((node.get("last_minute") or {}).get("errors", {}))
+    return [[flat(code), _count(count)] for code, count in errors.most_common()]
 
 
 _NODE_COLUMNS = (

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Protocol
 
-from ...access import Access, names_agent
+from ...access import Access, names_agent, settings_owner
 from ...errors import AccessEnded
+from ...ids import ModelName
+from ...store import RunRecord
 from ..config.settings import Settings
 
 EVERYONE = "*"
 Users = tuple[str, ...]
-"""The owners that may use an agent, besides admins and those whose groups grant it."""
+"""The owners that may use an agent, besides admins and those whose groups grant it. A name stands for the key of the
+settings file with that name."""
 
-Rights = Callable[[str], Awaitable[Access | None]]
-"""Returns the current rights of an owner; None if it has neither an account nor an active key."""
+
+class Rights(Protocol):
+    """Returns the current rights of an owner, or of one of its keys; None if it may do nothing any more."""
+
+    def __call__(self, owner: str, key: str = "", /) -> Awaitable[Access | None]:
+        """Return the rights."""
+        ...
 
 
 class AgentUsers:
     """Decides who may use each agent: by its `users` in the settings, by groups, and by the limits of a key."""
 
-    def __init__(self, users: Mapping[str, Users], rights: Rights, models: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, users: Mapping[str, Users], rights: Rights, models: Mapping[str, ModelName] | None = None
+    ) -> None:
         """`models` are the models of the agents, by the names of the agents."""
         self._users = users
         self._rights = rights
@@ -35,17 +46,18 @@ class AgentUsers:
             return False
         if not all(names_agent(limit, agent) for limit in caller.agents):
             return False
-        if caller.owner in users or names_agent(caller.granted, agent):
+        if any(caller.owner in (user, settings_owner(user)) for user in users) or names_agent(caller.granted, agent):
             return True
         model = self._models.get(agent)
         return (EVERYONE in users or caller.admin) and (model is None or caller.may_ask(model))
 
-    async def owner_may_use(self, owner: str, agent: str) -> bool:
+    async def owner_may_use(self, record: RunRecord, agent: str) -> bool:
         """Return whether the owner of a run may use an agent now. For code without a request.
 
-        `AccessEnded` if the owner has lost all access.
+        `AccessEnded` if the owner, or the key that has started the run, has lost all access.
         """
-        if (access := await self._rights(owner)) is None:
+        payer, access = record.payer, await self._rights(record.owner)
+        if access is None or (payer.key and await self._rights(payer.owner or record.owner, payer.key) is None):
             raise AccessEnded
         return self.may_use(access, agent)
 
@@ -55,6 +67,6 @@ def published_users(settings: Settings, published: Iterable[str]) -> dict[str, U
     return {name: settings.agent_users.get(name, (EVERYONE,)) for name in published}
 
 
-def models_of(settings: Settings) -> dict[str, str]:
-    """Return the models of the agents in the settings."""
-    return {agent.name: settings.aliases.get(agent.model, agent.model) for agent in settings.agents}
+def models_of(settings: Settings) -> dict[str, ModelName]:
+    """Return the models of the agents in the settings, which name them in full, or by an alias."""
+    return {agent.name: ModelName(settings.aliases.get(agent.model, agent.model)) for agent in settings.agents}

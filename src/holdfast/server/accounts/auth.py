@@ -14,9 +14,10 @@ from ...events import ErrorInfo
 from ..audit.refused_keys import GateRefusal
 from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
+from ..http.connections import OFFER
 from ..http.loopback import host_name, is_loopback
 from ..web import is_of_the_page
-from .client_addresses import TrustedProxies, place_of
+from .client_addresses import FORWARDED, TrustedProxies, UntrustedForwarding, place_of
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
 from .people.people import People
@@ -133,6 +134,7 @@ class Gate:
         self._secure = settings.public_url.startswith("https://")
         self._proxies = TrustedProxies(settings.proxy.addresses)
         self._has_proxies = bool(self._proxies)
+        self._forwarding = UntrustedForwarding()
         self._wrong_keys = WrongKeys()
         self._local = is_loopback(settings.host)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
@@ -153,6 +155,8 @@ class Gate:
         if self._has_proxies and scope.get("client"):
             scope[PEER], port = scope["client"]
             scope["client"] = self._proxies.client(scope[PEER], scope["headers"]), port
+        if FORWARDED in headers and scope.get("client"):
+            self._note_forwarding(scope)
         origin = headers.get(b"origin", b"").decode("latin-1")
         if self._keys.is_stale and not self._is_open(scope):
             await self._keys.catch_up()
@@ -173,6 +177,11 @@ class Gate:
             await _share(app, scope, receive, send, origin)
         else:
             await app(scope, receive, send)
+
+    def _note_forwarding(self, scope: Scope) -> None:
+        peer = scope.get(PEER) or scope["client"][0]
+        if not self._proxies.trusts(peer):
+            self._forwarding.seen(peer)
 
     def _refuse(self, scope: Scope, headers: dict[bytes, bytes], origin: str) -> ErrorInfo | None:
         if len(headers) < len(scope["headers"]) and (repeated := _repeated(scope["headers"])):
@@ -324,12 +333,12 @@ def _keys_in(headers: dict[bytes, bytes]) -> Iterator[bytes]:
 
 
 def _is_from_our_page(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Return whether a request with a cookie may change something: a browser must say that our page sent it.
+    """Return whether a request with a cookie may change something, or open a WebSocket: our page must have sent it.
 
     The Gate has checked the Origin, if there is one. A page of an allowed origin may call with a key alone: of the same
     site it would have the cookie too, so what the browser says about the site decides first.
     """
-    if scope["method"] in ("GET", "HEAD", "OPTIONS") and not headers.get(b"upgrade"):
+    if scope["method"] in ("GET", "HEAD", "OPTIONS") and OFFER not in scope:
         return True
     site = headers.get(b"sec-fetch-site")
     return bool(headers.get(b"origin")) if site is None else site == b"same-origin"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ..http.loopback import is_loopback
 
+logger = logging.getLogger(__name__)
+
 FORWARDED = b"x-forwarded-for"
+_MOST_WARNINGS = 8
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -49,6 +53,28 @@ class TrustedProxies:
             if not self.trusts(nearest):
                 break
         return nearest
+
+
+class UntrustedForwarding:
+    """Warns of addresses that forward requests of others and are not trusted: their clients count as one.
+
+    Anyone can send the header, so that only the first few addresses are logged, each once.
+    """
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def seen(self, peer: str) -> None:
+        """Note that an address that is not trusted has sent `X-Forwarded-For`."""
+        place = place_of(peer)
+        if place in self._warned or len(self._warned) >= _MOST_WARNINGS:
+            return
+        self._warned.add(place)
+        logger.warning(
+            "X-Forwarded-For from %s is ignored: it is not in proxy.addresses. If it is your reverse proxy, add it; "
+            "until then all of its clients share one address, and wrong passwords are not counted for each client",
+            place,
+        )
 
 
 @lru_cache(4096)

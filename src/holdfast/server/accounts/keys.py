@@ -12,14 +12,14 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
-from ...access import KEY_SCOPES, MEMBER_SCOPES, Access, Allowed
-from ...errors import HoldfastError, KeyExists
+from ...access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, is_of_settings, settings_owner
+from ...errors import HoldfastError, KeyExists, OwnerTaken
 from ...store import KeyRecord, Store
 from ..config.settings import Settings, SettingsError
-from .made_keys import LOCAL, NAME_RULE, KeyFile, digest, is_name
+from .made_keys import NAME_RULE, KeyFile, digest, is_name
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,8 @@ class Keys:
         self._expiring: dict[str, Access] = {}
         self._ended: dict[str, tuple[WhyNot, str]] = {}
         """Why keys are no longer active, and their ids, by their digests."""
+        self._gone: set[str] = set()
+        """Keys that have ended since `on_end` was called."""
         self._used: set[str] = set()
         self._noted_at = 0.0
         self._changes = -1
@@ -89,6 +91,8 @@ class Keys:
         """Whether requests need a key. Never becomes false again."""
         self.everyone = Access(LOCAL, role="admin", via="local")
         """The access of all requests while no key is needed."""
+        self.on_end: Callable[[frozenset[str]], object] = lambda ids: None
+        """Called with the ids of keys that were active here, and are no longer."""
 
     @property
     def is_stale(self) -> bool:
@@ -115,8 +119,12 @@ class Keys:
             return "expired_key", access.credential
         return self._ended.get(hashed, ("wrong_key", ""))
 
-    def by_id(self, id: str) -> Access | None:
-        """Return the access of an active key of the store, by its id."""
+    async def in_force(self, id: str) -> Access | None:
+        """Return the access of an active key of the store, by its id. Another node may have created it just now."""
+        if id not in self._digests:
+            await self.has_news()
+        if self.is_stale:
+            raise KeysUnavailable  # it may have been revoked
         return self._made.get(self._digests.get(id, ""))
 
     def rights(self, owner: str) -> Access | None:
@@ -146,7 +154,7 @@ class Keys:
         for hashed, access in before.items():
             if fixed.get(hashed) is not access:
                 ended = access.revoke()
-                logger.warning("key of %s removed or changed; ended %d open responses", access.owner, ended)
+                logger.warning("key of %s removed or changed; ended %d open responses", access.name, ended)
 
     # the keys of the store
 
@@ -187,11 +195,25 @@ class Keys:
         began = time.monotonic()
         changes = await self._store.key_changes()
         if changes != self._changes:
-            self._take(await self._store.list_keys(after=max(self._changes, 0)))
+            records = await self._store.list_keys(after=max(self._changes, 0))
+            self._take(records, frozenset(await self._store.misplaced_keys()))
             self._changes = changes
         self._read_at = began
         self._end_expired()
+        if self._gone:
+            gone, self._gone = frozenset(self._gone), set()
+            self.on_end(gone)
         await self._note_used()
+
+    async def revoke_all(self, account: str, now: float) -> int:
+        """Revoke all keys of a person, and return their number."""
+        if self._store is None:
+            return 0
+        active = [key for key in await self._store.list_keys(account=account) if key.revoked_at is None]
+        for key in active:
+            await self._store.revoke_key(key.id, now)
+        await self.refresh()
+        return len(active)
 
     async def catch_up(self) -> None:
         """Try to read outdated keys again. If that fails, `find` raises the error."""
@@ -205,12 +227,19 @@ class Keys:
                 logger.error("cannot read the keys, so none of them is accepted: %r", error)
             self._tried_at = time.monotonic()
 
-    def _take(self, records: Iterable[KeyRecord]) -> None:
-        """Apply keys that were added, changed or revoked. A key with other rights gets a new access."""
+    def _take(self, records: Iterable[KeyRecord], misplaced: Container[str]) -> None:
+        """Apply keys that were added, changed or revoked. A key with other rights gets a new access.
+
+        A key whose owner is somebody else opens nothing: no command makes one, so the store was changed otherwise.
+        """
         for record in records:
-            self._end(record.id)
+            is_gone = self._end(record.id)
             if record.revoked_at is not None:
                 self._ended[record.sha256] = "revoked_key", record.id
+                self._gone |= {record.id} if is_gone else set()
+            elif record.id in misplaced or is_of_settings(record.owner):
+                logger.error("refused the key %s: its owner %r belongs to another", record.id, record.owner)
+                self.need()
             else:
                 access = self._made[record.sha256] = access_of_key(record)
                 self._digests[record.id] = record.sha256
@@ -219,16 +248,18 @@ class Keys:
                     self._expiring[record.id] = access
                 self.need()
 
-    def _end(self, id: str) -> None:
-        """End the access of a key."""
+    def _end(self, id: str) -> bool:
+        """End the access of a key; False if it was not active."""
         self._expiring.pop(id, None)
-        if (hashed := self._digests.pop(id, None)) is not None:
+        hashed = self._digests.pop(id, None)
+        if hashed is not None:
             access = self._made.pop(hashed)
             of_owner = self._of_owner[access.owner]
             del of_owner[id]
             if not of_owner:
                 del self._of_owner[access.owner]
-            logger.warning("key of %s revoked or changed; ended %d open responses", access.owner, access.revoke())
+            logger.warning("key of %s revoked or changed; ended %d open responses", access.name, access.revoke())
+        return hashed is not None
 
     def _end_expired(self) -> None:
         now = time.time()
@@ -236,6 +267,7 @@ class Keys:
             if access.expires_at is not None and access.expires_at <= now:
                 self._ended[self._digests[id]] = "expired_key", id
                 self._end(id)
+                self._gone.add(id)
 
     async def _note_used(self) -> None:
         """Write which keys were used, once a minute."""
@@ -257,7 +289,8 @@ def access_of_key(record: KeyRecord) -> Access:
     if details.scopes is not None:
         scopes = frozenset(scope for scope in KEY_SCOPES if scope in details.scopes)
     return Access(
-        record.owner or record.name,
+        record.owner,
+        name=record.name,
         role=None if record.account else "admin" if record.admin else "member",
         scopes=scopes,
         account=record.account,
@@ -272,7 +305,7 @@ async def _move(file: KeyFile, store: Store) -> None:
     for record in await asyncio.to_thread(file.read):
         try:
             await store.add_key(record)
-        except KeyExists as error:
+        except (KeyExists, OwnerTaken) as error:
             raise file.is_in_the_way(error) from None
     await asyncio.to_thread(file.put_away)
 
@@ -291,7 +324,7 @@ def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:
         hashed = key.sha256.lower() or (digest(value) if value else "")
         if not hashed:
             raise SettingsError(f"Key {key.name!r}: neither sha256 nor {key.key_env or 'key_env'} is set.")
-        keys[hashed] = Access(key.name, role="admin" if key.admin else "member")
+        keys[hashed] = Access(settings_owner(key.name), name=key.name, role="admin" if key.admin else "member")
     return keys
 
 

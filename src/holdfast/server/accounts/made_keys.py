@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...errors import KeyExists
+from ...access import LOCAL
+from ...errors import KeyExists, OwnerTaken
+from ...ids import new_id
 from ...store import KeyDetails, KeyRecord
 from ...store.folder import read_file
 from ..config.settings import Settings, SettingsError
 
-LOCAL = "local"
-"""The owner of requests without a key, or with `api_key`."""
 PREFIX = 9
 """Number of characters of a key that lists show: too few to guess the others."""
 NAME_RULE = "1 to 64 letters, digits or any of . _ @ -"
@@ -40,16 +40,17 @@ class NewKey(NamedTuple):
 def new_key(
     name: str, *, admin: bool = False, owner: str = "", account: str = "", details: KeyDetails | None = None
 ) -> NewKey:
-    """Create a key, for a service or for a person's account."""
+    """Create a key, for an account or a service. Without an owner it is the key of a new service."""
     key = "hf-" + secrets.token_urlsafe(32)
     shown = msgspec.structs.replace(details or KeyDetails(), prefix=key[:PREFIX])
-    record = _record(name, digest(key), time.time(), admin)
-    return NewKey(key, msgspec.structs.replace(record, owner=owner, account=account, details=shown))
+    record = _record(name, digest(key), time.time(), admin, owner or new_id("svc"))
+    return NewKey(key, msgspec.structs.replace(record, account=account, details=shown))
 
 
-def _record(name: str, sha256: str, created_at: float, admin: bool) -> KeyRecord:
+def _record(name: str, sha256: str, created_at: float, admin: bool, owner: str) -> KeyRecord:
     """Return the record of a key. Its id comes from the digest, so that no key can be added twice."""
-    return KeyRecord(id=f"key_{sha256[:32]}", name=name, sha256=sha256, created_at=created_at, admin=admin)
+    id = f"key_{sha256[:32]}"
+    return KeyRecord(id=id, name=name, sha256=sha256, created_at=created_at, admin=admin, owner=owner)
 
 
 def is_name(name: str) -> bool:
@@ -58,7 +59,7 @@ def is_name(name: str) -> bool:
 
 
 def check_key_name(name: str, settings: Settings) -> None:
-    """Refuse an invalid name for a new key, or the name of another owner."""
+    """Refuse an invalid name for a new key, or one that a list would show twice. A name is only a label."""
     if not is_name(name):
         raise SettingsError(f"A key name must have {NAME_RULE}.")
     if name == LOCAL:
@@ -102,10 +103,10 @@ class KeyFile:
                 f"{self.path} has a key {key.name!r}, which is no longer a valid name. Remove it from the file, and "
                 "create another with `holdfast key new NAME`."
             )
-        return _record(key.name, key.sha256, key.created_at, key.admin)
+        return _record(key.name, key.sha256, key.created_at, key.admin, owner=key.name)
 
-    def is_in_the_way(self, error: KeyExists) -> SettingsError:
-        """Return the error for a name that another key in the store has."""
+    def is_in_the_way(self, error: KeyExists | OwnerTaken) -> SettingsError:
+        """Return the error for a name that another key or account in the store has."""
         return SettingsError(
             f"{self.path}: {error} The store has another one of that name. If the file is old, delete it."
         )

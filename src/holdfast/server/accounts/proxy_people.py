@@ -42,4 +42,4 @@ class ProxyPeople:
 def _identity(user: bytes, groups: bytes) -> Identity:
     name = user.decode("utf-8", "replace").strip()
     listed = (group.strip() for group in groups.decode("utf-8", "replace").split(","))
-    return Identity(f"proxy {name}", name, tuple(group for group in listed if group))
+    return Identity("proxy", name, name, tuple(group for group in listed if group))

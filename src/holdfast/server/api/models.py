@@ -8,11 +8,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...access import READ
-from ...errors import ModelNotFound
+from ...access import LOCAL, ME, READ
 from ...ids import new_id
 from ...upstreams import ProviderState
-from ..accounts.made_keys import LOCAL
 from ..caller import access_of, default_model, providers_of
 from ..config.settings import AGENT
 from ..errors import Json
@@ -34,8 +32,6 @@ async def openai_model(parts: Parts, request: Request) -> ASGIApp:
     """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
     name = request.path_params["model"]
     provider, model = await providers_of(parts, request).find(name)
-    if model not in await provider.list_models():
-        raise ModelNotFound(f"Unknown model {name!r}.")
     found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
     is_anthropic = "anthropic-version" in request.headers
     if name in providers_of(parts, request).aliases:
@@ -104,6 +100,7 @@ async def me(parts: Parts, request: Request) -> ASGIApp:
             "via": access.via,
             "account": access.account or None,
             "scopes": sorted(access.scopes),
+            "lacks_second_factor": access.lacks_factor,
         }
     )
 
@@ -123,5 +120,5 @@ ENDPOINTS = [
         query=ALL,
         answers={200: "the models, the default, and the providers"},
     ),
-    Endpoint("GET", "/api/me", me, who=READ, answers={200: "who is asking"}),
+    Endpoint("GET", "/api/me", me, who=ME, answers={200: "who is asking"}),
 ]

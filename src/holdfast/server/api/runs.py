@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -14,9 +15,11 @@ from ...agents import approvals as desks
 from ...asgi import events, last_seen
 from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
+from ...history import text_of
 from ...runs.run import Run
+from ...store import RunRecord
 from ...wires import native
-from ...wires.shapes import RunJson
+from ...wires.shapes import ListedRunJson
 from ..audit.audit import note_of
 from ..caller import access_of, own_run, owner_of
 from ..errors import Json, json_of
@@ -25,6 +28,9 @@ from ..routing import Endpoint
 from ..run_json import revealed_run_json, run_headers
 from ..services import Parts
 
+OUTCOMES = ("completed", "truncated", "stopped", "failed", "interrupted")
+MOST_LOOKED_AT = 2000
+"""Maximum number of runs that one request for runs of an outcome looks at."""
 STOP_PATIENCE = 8.0  # timeout of a stop, in seconds, while the store is not reachable
 
 
@@ -43,28 +49,61 @@ class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_runs(parts: Parts, request: Request) -> ASGIApp:
-    """List stored runs, the newest first."""
-    status = request.query_params.get("status")
+    """List stored runs, the newest first. A page has fewer if few runs have the outcome; `next` goes on then."""
+    query = request.query_params
+    status, outcome = query.get("status"), query.get("outcome")
     if status not in (None, "queued", "running", "settled"):
         raise BadRequest("status is queued, running or settled.", param="status")
+    if outcome is not None and outcome not in OUTCOMES:
+        raise BadRequest(f"outcome is one of {', '.join(OUTCOMES)}.", param="outcome")
     limit = whole_number(request, "limit", 50, 200)
-    before, session_id = request.query_params.get("before"), request.query_params.get("session_id")
-    runs: list[RunJson] = []
-    while len(runs) < limit and (
-        page := await parts.store.list_runs(
+    before, session_id, looked = query.get("before"), query.get("session_id"), 0
+    found: list[RunRecord] = []
+    while len(found) < limit and looked < MOST_LOOKED_AT:
+        page = await parts.store.list_runs(
             owner=owner_of(request),
             session_id=session_id,
             status=status,  # type: ignore[arg-type]
-            prefix=request.query_params.get("prefix", ""),
+            prefix=query.get("prefix", ""),
             before=before,
-            limit=limit - len(runs),
+            limit=limit - len(found),
         )
-    ):
-        runs += [
-            native.listed_run(await revealed_run_json(parts, await parts.engine.open(record.id))) for record in page
-        ]
-        before = page[-1].id
-    return json_of({"runs": runs, "next": runs[-1]["id"] if len(runs) == limit else None})
+        if not page:
+            return json_of({"runs": await _listed(parts, found), "next": None})
+        found += [record for record in page if outcome in (None, _outcome(record))]
+        before, looked = page[-1].id, looked + len(page)
+    return json_of({"runs": await _listed(parts, found), "next": before})
+
+
+def _outcome(record: RunRecord) -> str | None:
+    return None if record.settlement is None else record.settlement.outcome
+
+
+async def _listed(parts: Parts, records: Sequence[RunRecord]) -> list[ListedRunJson]:
+    """Return runs for a list, each with what was asked and the title of its chat."""
+    ids = dict.fromkeys(record.session_id for record in records if record.session_id)
+    sessions = [await parts.store.get_session(id) for id in ids]
+    titles = {session.id: session.title for session in sessions if session is not None and session.kind == "chat"}
+    return [
+        {
+            **native.listed_run(await revealed_run_json(parts, parts.engine.run_of(record))),
+            "question": native.beginning(await _question(parts, record)),
+            "session_title": titles.get(record.session_id or ""),
+        }
+        for record in records
+    ]
+
+
+async def _question(parts: Parts, record: RunRecord) -> str:
+    """Return the text that a run answers: of its message in the session, or the last one of its request."""
+    if record.input:
+        return text_of(record.input[-1].content)
+    if record.session_id and record.parent_id:
+        message = await parts.store.get_message(record.session_id, record.parent_id)
+        return "" if message is None else text_of(message.content)
+    sent = record.request.get("messages")
+    last = sent[-1] if isinstance(sent, list) and sent else None
+    return text_of(last.get("content")) if isinstance(last, dict) else ""
 
 
 async def get_run(parts: Parts, request: Request) -> ASGIApp:
@@ -168,6 +207,7 @@ ENDPOINTS = [
         who=READ,
         query={
             "status": "queued, running or settled",
+            "outcome": "how the runs ended: completed, truncated, stopped, failed or interrupted",
             "session_id": "",
             "prefix": "the beginning of the id",
             "before": "",
@@ -202,6 +242,7 @@ ENDPOINTS = [
         "/api/runs/{run_id}/stop",
         stop_run,
         who=CHAT_SHARED,
+        stores=False,
         answers={200: "the settled run", 404: "no such run"},
     ),
     Endpoint(
@@ -224,6 +265,7 @@ ENDPOINTS = [
         decide,
         who=CHAT,
         audit="approval.decide",
+        stores=False,
         takes=ApprovalDecision,
         answers={
             200: "the run; the decision is saved",

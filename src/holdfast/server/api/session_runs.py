@@ -18,7 +18,7 @@ from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
 from ...store import HEAD, RunRecord
-from ..caller import access_of, author_of, model_of, own_session, owner_of, providers_of
+from ..caller import AskedModel, access_of, author_of, model_of, own_session, owner_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..request import decode, idempotency, read_body, wants_events
@@ -85,7 +85,7 @@ class _Ask(Generic[RunBody]):
     body: bytes
     decoded: RunBody
 
-    async def model(self) -> str:
+    async def model(self) -> AskedModel:
         """Return the model that answers."""
         return await model_of(self.parts, self.request, self.decoded.model or self.session.model)
 
@@ -94,7 +94,8 @@ class _Ask(Generic[RunBody]):
     ) -> Run:
         """Start the run, or queue it."""
         _check_busy(self.decoded, parent)
-        await self.parts.starts.take(owner_of(self.request))
+        key = idempotency(self.request, self.body)
+        await self.parts.starts.take(owner_of(self.request), key=key)
         record = self._record(await self.model(), continues, notice)
         _check_agent(record, owner_of(self.request))
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
@@ -106,25 +107,26 @@ class _Ask(Generic[RunBody]):
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
             if_busy="reject" if self.decoded.if_busy == "steer" else self.decoded.if_busy,
-            idempotency=idempotency(self.request, self.body),
+            idempotency=key,
         )
 
-    def _record(self, model: str, continues: Message | None, notice: str) -> RunRecord:
+    def _record(self, model: AskedModel, continues: Message | None, notice: str) -> RunRecord:
         parts, session, decoded = self.parts, self.session, self.decoded
         return RunRecord(
             id=new_id("run"),
             owner=session.owner,
             session_id=session.id,
             message_id=continues.id if continues else new_id("msg"),
-            model=model,
-            kind=parts.agents.kind_of(model, decoded.kind),
+            model=model.name,
+            asked=model.asked,
+            kind=parts.agents.kind_of(model.name, decoded.kind),
             lifetime=decoded.lifetime,
             payer=parts.budgets.payer(self.request),
             request={
                 "params": {**session.params, **decoded.params},
                 STREAM: wants_events(self.request),
                 **({"notice": notice} if notice else {}),
-                **parts.agents.default_for(access_of(self.request), decoded.kind, model),
+                **parts.agents.default_for(access_of(self.request), decoded.kind, model.name),
             },
         )
 
@@ -221,11 +223,11 @@ async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
 
 async def _continue(ask: _Ask[Regenerate], message: Message) -> Run:
     _check_can_continue(ask.session, message)
-    provider, _ = await providers_of(ask.parts, ask.request).find(await ask.model())
+    model = await ask.model()
     if message.steps or ask.decoded.kind == "agent":
         agent = replace(ask, decoded=msgspec.structs.replace(ask.decoded, kind="agent"))
         return await agent.submit([_automatic(GO_ON_WORKING)], notice=NEXT_TURN)
-    if provider.prefills:
+    if model.found.provider.prefills and message.model == model.name:  # a message has one author
         return await ask.submit([], continues=message)
     return await ask.submit([_automatic(GO_ON)], notice=NEW_TURN)
 

@@ -12,11 +12,11 @@ from ...access import CHAT
 from ...errors import BadRequest, MessageNotFound
 from ...events import CallKind, ToolCall
 from ...history import Message, Role, Session, branch, title_from
-from ...ids import new_id
+from ...ids import ModelName, new_id
 from ...log.steps import AgentStep, CallResult
 from ...store.files import with_pictures
 from ...wires import native
-from ..caller import access_of, own_session, owner_of
+from ..caller import own_session, owner_of
 from ..errors import Json
 from ..request import System, check_size, decode, read_body
 from ..routing import Endpoint
@@ -35,7 +35,6 @@ async def fork(parts: Parts, request: Request) -> ASGIApp:
     """Copy the branch up to a message into a new session."""
     session = await own_session(parts, request)
     body = decode(await read_body(parts, request), Fork)
-    await parts.budgets.require_room(access_of(request))
     messages = await parts.store.messages(session.id)
     if all(message.id != body.message_id for message in messages):
         raise MessageNotFound(body.message_id)
@@ -131,7 +130,6 @@ async def import_session(parts: Parts, request: Request) -> ASGIApp:
     check_size(brought.params)
     if not brought.messages:
         raise BadRequest("The session has no messages.", param="messages")
-    await parts.budgets.require_room(access_of(request))
     now = parts.engine.now()
     messages = copied([imported_message(message, now) for message in brought.messages])
     session = Session(
@@ -156,7 +154,7 @@ def imported_message(archived: ImportedMessage, now: float) -> Message:
         id="",
         role=archived.role,
         content=archived.content,
-        model=archived.model,
+        model=None if archived.model is None else ModelName(archived.model),
         partial=archived.partial,
         outcome=archived.outcome,
         reasoning=archived.reasoning,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ...errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
-from ...pricing import Price
+from ...pricing import Prices
 from ...runs.run import Run
 from ...store import SearchHit
 from ...store.files import with_pictures
@@ -169,9 +168,7 @@ async def _active_run(parts: Parts, run_id: str | None) -> Run | None:
     return run if run.status == "running" else None
 
 
-def _shown_with_siblings(
-    path: list[Message], messages: list[Message], prices: Mapping[str, Price]
-) -> list[MessageJson]:
+def _shown_with_siblings(path: list[Message], messages: list[Message], prices: Prices) -> list[MessageJson]:
     """Return each message with the ids of its siblings, itself included: other answers, or other edits."""
     by_parent: dict[tuple[str | None, str], list[str]] = {}
     for message in messages:
@@ -290,6 +287,7 @@ ENDPOINTS = [
         "/api/sessions/{session_id}/stop",
         stop_session,
         who=CHAT_SHARED,
+        stores=False,
         answers={200: "what stopped", 404: "no such session"},
     ),
 ]

@@ -20,7 +20,7 @@ from ..services import Parts
 
 async def get_settings(parts: Parts, request: Request) -> ASGIApp:
     """Return the default model, the providers and the fallbacks, with their sources."""
-    return Json(_shown(parts, request))
+    return Json(await _shown(parts, request))
 
 
 async def put_settings(parts: Parts, request: Request) -> ASGIApp:
@@ -28,7 +28,7 @@ async def put_settings(parts: Parts, request: Request) -> ASGIApp:
     change = decode(await read_body(parts, request), Change)
     note_of(request).details = {"changed": " ".join(_changed(change))}
     await parts.configured.change(change)
-    return Json(_shown(parts, request))
+    return Json(await _shown(parts, request))
 
 
 async def test_provider(parts: Parts, request: Request) -> ASGIApp:
@@ -46,10 +46,10 @@ def _changed(change: Change) -> list[str]:
     return [name for name in change.__struct_fields__ if getattr(change, name) is not UNSET]
 
 
-def _shown(parts: Parts, request: Request) -> dict[str, Any]:
+async def _shown(parts: Parts, request: Request) -> dict[str, Any]:
     """Return the settings as JSON, without a default model that this caller may not use."""
     shown = parts.configured.shown(to_admin=is_admin(request))
-    return {**shown, "default_model": set_default(parts, request) or None}
+    return {**shown, "default_model": await set_default(parts, request) or None}
 
 
 ENDPOINTS = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -38,7 +38,8 @@ async def read_audit(parts: Parts, request: Request) -> ASGIApp:
         )
     limit = whole_number(request, "limit", 100, 500)
     entries = await parts.store.read_audit(wanted, before=_cursor(request, "before", _NEWEST), limit=limit)
-    shown = [await _shown(parts, entry) for entry in entries]
+    names = await _names(parts, entries)
+    shown = [_shown(entry, names) for entry in entries]
     return Json({"entries": shown, "next": str(entries[-1].n) if len(entries) == limit else None})
 
 
@@ -49,10 +50,12 @@ async def _lines(parts: Parts, wanted: AuditFilter, after: int) -> AsyncIterator
 
 
 async def _wanted(parts: Parts, request: Request) -> AuditFilter:
-    actor = request.query_params.get("actor")
-    account = None if actor is None else await parts.people.accounts.find(actor)
+    actor, reads = request.query_params.get("actor"), request.query_params.get("reads", "true")
+    if reads not in ("true", "false"):
+        raise BadRequest("reads is true or false.", param="reads")
     return AuditFilter(
-        actor=actor if account is None else account.id,
+        actors=None if actor is None else await parts.people.accounts.ids_of(actor),
+        changes=reads == "false",
         action=request.query_params.get("action"),
         since=_moment(request, "since"),
         until=_moment(request, "until"),
@@ -80,14 +83,25 @@ def _moment(request: Request, name: str) -> float | None:
         raise BadRequest(f"{name} is a time such as 2030-01-31 or 2030-01-31T08:00:00Z.", param=name) from None
 
 
-async def _shown(parts: Parts, entry: AuditEntry) -> dict[str, Any]:
-    """Return an entry as JSON. The name of its actor is looked up: the log has ids only."""
-    account = await parts.people.accounts.get(entry.actor) if entry.actor.startswith("user_") else None
+async def _names(parts: Parts, entries: Sequence[AuditEntry]) -> dict[str, str]:
+    """Return the names of people, groups and keys by their ids: the log has ids only."""
+    ids = {id for entry in entries for id in (entry.actor, entry.target)}
+    names = {group.id: group.body.name async for group in parts.people.callers.groups.all()}
+    names |= {key.id: key.name for key in await parts.store.list_keys() if key.id in ids}
+    for id in ids:
+        if id.startswith("user_") and (account := await parts.people.accounts.get(id)) is not None:
+            names[id] = account.body.name
+    return names
+
+
+def _shown(entry: AuditEntry, names: dict[str, str]) -> dict[str, Any]:
+    """Return an entry as JSON, with the names of its actor and its target."""
     return {
         **{name: getattr(entry, name) for name in AuditEntry.__struct_fields__},
         "at": native.moment(entry.at),
-        "actor": entry.actor if account is None else account.body.name,
+        "actor": names.get(entry.actor, entry.actor),
         "actor_id": entry.actor,
+        "target_name": names.get(entry.target, ""),
     }
 
 
@@ -100,8 +114,9 @@ ENDPOINTS = [
         audit="audit.read",
         query={
             "format": "json or jsonl",
-            "actor": "a name, an e-mail address or an id",
-            "action": "such as key.revoke",
+            "actor": "an id, or a part of a name or an e-mail address",
+            "action": "such as key.revoke, or key for all of that kind",
+            "reads": "false leaves out what admins have only read",
             "since": "the time of the oldest",
             "until": "the time before which the newest was",
             "before": "of json: the number to go on from",

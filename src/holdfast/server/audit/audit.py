@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -77,8 +78,9 @@ class Audit:
         try:
             answer = await work()
         except Exception as error:
-            if self._refusal_limit.may_be_written(access):
-                await self._end(entry, "", note, *_end_of(error))
+            result, code = _end_of(error)
+            if self._refusal_limit.may_be_written(access, action, code):
+                await self._end(entry, "", note, result, code)
             raise
         if not await self._end(entry, "", note, *_end_of_answer(answer)):
             raise AuditUnavailable
@@ -125,6 +127,14 @@ class Audit:
     async def by_server(self, action: str, target: str, **details: str) -> None:
         """Write one entry about an action of the server itself."""
         await self._add(self._of_server(action, target, details))
+
+    async def write_left_out(self) -> None:
+        """Write how many refusals of unknown callers were left out: an entry for each action and code."""
+        left_out = self._refusal_limit.left_out
+        for (action, code), count in [each for each in left_out.items() if each[1]]:
+            entry = self._of_server(action, details={"count": str(count)})
+            await self._add(replace(entry, via="", result="refused", code=code))
+            left_out[action, code] -= count
 
     async def key_refused(self, reason: str, count: int, *, address: str, key: str) -> None:
         """Write one entry about requests with a refused key, with the reason."""
@@ -182,12 +192,14 @@ class Audit:
 
 
 class _RefusalLimit:
-    """Limits the refusals of unknown callers that are written in a minute: they could fill the disk."""
+    """Limits the refusals of unknown callers that are written in a minute: they could fill the disk. Counts others."""
 
     def __init__(self) -> None:
         self._minute, self._written = 0, 0
+        self.left_out: Counter[tuple[str, str]] = Counter()
+        """How many refusals of each action and code were left out, and are not written as a count yet."""
 
-    def may_be_written(self, access: Access) -> bool:
+    def may_be_written(self, access: Access, action: str, code: str) -> bool:
         """Return whether to write a refusal. Always True for a known caller."""
         if access.role is not None:
             return True
@@ -195,7 +207,9 @@ class _RefusalLimit:
         self._written = self._written + 1 if minute == self._minute else 1
         self._minute = minute
         if self._written == REFUSALS_A_MINUTE:
-            logger.warning("More refusals of unknown callers in this minute are not in the audit log.")
+            logger.warning("More refusals of unknown callers in this minute are only counted in the audit log.")
+        if self._written > REFUSALS_A_MINUTE:
+            self.left_out[action, code] += 1
         return self._written <= REFUSALS_A_MINUTE
 
 

@@ -39,7 +39,11 @@ class RefusedKeys:
         self._counts[refused if has_place else GateRefusal(refused.reason)] += 1
 
     async def write(self) -> None:
-        """Write the counts. Those that cannot be written are kept, and written with the next ones."""
+        """Write the counts. Those that cannot be written are kept, and written with the next ones.
+
+        What was left out of the entries about other refusals is written with them.
+        """
+        await self._audit.write_left_out()
         counts, self._counts = self._counts, Counter()
         while counts:
             refused, count = counts.popitem()

@@ -10,13 +10,14 @@ from starlette.types import ASGIApp
 
 from ...access import ADMIN, READ
 from ...errors import BadRequest
-from ...store import UsageRow
+from ...store import Cap, DrawResult, UsageRow
+from ...wires import native
 from ..caller import access_of
 from ..errors import Json, LongJson
 from ..http.csv_responses import csv_answer, wants_csv
 from ..routing import Endpoint
 from ..services import Parts
-from .caps import budgets_of
+from .caps import DAY, budgets_of
 
 MOST_DAYS = 400
 MOST_ROWS = 100_000
@@ -38,16 +39,36 @@ async def all_usage(parts: Parts, request: Request) -> ASGIApp:
 async def own_budget(parts: Parts, request: Request) -> ASGIApp:
     """Return the budgets that runs of the caller count for, and what is left of them."""
     access, spending = access_of(request), parts.budgets.spending
-    left = await parts.budgets.left(access)
+    left, limits = await parts.budgets.left(access), await parts.budgets.limits(access)
     budgets = [{"of": each.of, "id": each.id, "budget": each.budget} for each in budgets_of(access, spending.default)]
     return Json(
         {
             "budgets": budgets,
+            "limits": [_limit(cap, result) for cap, result in limits],
             "remaining_tokens": left.left_tokens,
             "remaining_cost": left.left_cost,
             "currency": spending.currency,
         }
     )
+
+
+def _limit(cap: Cap, left: DrawResult) -> dict[str, Any]:
+    """Return one limit: of whom, for which period, how much of it is left, and when it is renewed."""
+    is_daily = cap.ends_at == (cap.since + 1) * DAY
+    return {
+        "of": cap.of,
+        "id": cap.id,
+        "per": "day" if is_daily else "month",
+        "renews_at": native.moment(cap.ends_at),
+        "tokens": _rest(cap.tokens, left.left_tokens),
+        "cost": _rest(cap.cost, left.left_cost),
+    }
+
+
+def _rest(limit: float | None, left: float | None) -> dict[str, float] | None:
+    if limit is None or left is None:
+        return None
+    return {"limit": limit, "used": round(limit - left, 9), "left": round(left, 9)}
 
 
 async def _answer(parts: Parts, request: Request, owner: str | None, known: tuple[str, ...]) -> ASGIApp:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -10,16 +12,20 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from ...access import ACCESS, NO_BUDGET, Access, Budgeted
+from ...concurrency.tasks import OwnedTasks
 from ...engine.engine import Engine
 from ...errors import HoldfastError
+from ...events import Usage
 from ...history import Message
-from ...ids import new_id
+from ...ids import ModelName, new_id
 from ...runs.run import Run
-from ...store import Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
+from ...store import Cap, Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
 from ..accounts.owners import Owners
 from .added_headers import EXTRA_HEADERS
 from .caps import StorageFull, budget_refusal, budgets_of, caps_of, headers_of
 from .spending import Spending, charge_at_start
+
+logger = logging.getLogger(__name__)
 
 _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
 """The headers of the response to this request, to which the start of a run adds what is left."""
@@ -32,6 +38,7 @@ class Budgets:
         self.spending = spending
         self._is_for_all = spending.default != NO_BUDGET
         self._store = store
+        self._tasks = OwnedTasks("the start of runs within budgets")
         self._engine = engine
         self._owners = owners
 
@@ -53,28 +60,60 @@ class Budgets:
         if idempotency is not None and (known := await self._engine.repeated(idempotency)) is not None:
             return known
         record = replace(record, created_at=self._engine.now(), node_id=self._engine.node_id)
-        await self._open(charge_at_start(record))
+        started: list[Run] = []
+
+        async def start() -> Run:
+            await self._open(charge_at_start(record), () if record.kind == "pane" else (record.model,))
+            started.append(await self._opened(record, input, idempotency=idempotency, **how))
+            return started[0]
+
+        return await self._tasks.run(start(), if_left=lambda: self._leave(started))
+
+    async def _opened(self, record: RunRecord, input: Sequence[Message], **how: Any) -> Run:
+        """Start a run whose charge is open, in a task of our own: the charge ends with the run, or is dropped."""
         run: Run | None = None
         try:
-            run = await self._engine.submit(record, input, idempotency=idempotency, **how)
+            run = await self._engine.submit(record, input, **how)
         finally:
             if run is None or run.id != record.id:
-                await self._store.drop_charge(record.id)
+                await self._drop(record.id)
         return run
 
-    async def require(self, payer: Payer) -> None:
-        """Raise if a payer has nothing left."""
-        if payer.limited:
-            await self._open(self._request(payer, ""), looks=True)
+    async def _drop(self, id: str) -> None:
+        try:
+            await self._store.drop_charge(id)
+        except HoldfastError as error:  # the run has an error of its own, which the caller gets
+            logger.warning("the charge of run %s, which did not start, stays until this node ends: %s", id, error)
 
-    async def begin_request(self, payer: Payer, model: str) -> Charge:
-        """Begin a request that is passed on to an upstream, if its payer has something left."""
+    def _leave(self, started: Sequence[Run]) -> None:
+        """Stop a run that was started for a caller who has left, unless it outlives its caller."""
+        for run in started:
+            self._engine.stop_unheld(run)
+
+    async def require(self, payer: Payer, models: Iterable[ModelName]) -> None:
+        """Raise if a payer has nothing left, or may not use a model without a price."""
+        if payer.limited:
+            await self._open(self._request(payer, ModelName("")), models, looks=True)
+
+    async def begin_request(self, payer: Payer, model: ModelName, usage: Usage, *, of_calls: bool) -> Charge:
+        """Begin a request that is passed on to an upstream, if its payer has something left.
+
+        `usage` is an estimate, which the request holds until its end; the returned charge has it. `of_calls`: the
+        answer may have no count of tokens.
+        """
         charge = self._request(payer, model)
+        estimate = self.counted(charge, usage)
         if payer.limited:
-            await self._open(charge)
-        return charge
+            holds = {"tokens": estimate.tokens, "cost": estimate.cost or 0.0}
+            await self._open(charge, (model,), of_calls=of_calls, **holds)
+        return estimate
 
-    def _request(self, payer: Payer, model: str) -> Charge:
+    def counted(self, charge: Charge, usage: Usage) -> Charge:
+        """Return the charge of a request that was passed on, with what it has used."""
+        spent = self.spending.cost(charge.model, usage, calls=1)
+        return replace(charge, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost=spent)
+
+    def _request(self, payer: Payer, model: ModelName) -> Charge:
         return Charge(
             id=new_id("req"),
             owner=payer.owner,
@@ -84,12 +123,14 @@ class Budgets:
             node_id=self._engine.node_id,
         )
 
-    async def _open(self, charge: Charge, *, looks: bool = False) -> None:
+    async def _open(self, charge: Charge, models: Iterable[ModelName], *, of_calls: bool = False, **how: Any) -> None:
         access = await self._owners.access(charge.owner, charge.payer.key)
         budgets = [] if access is None else budgets_of(access, self.spending.default)
+        self.spending.require_prices(budgets, models, of_calls=of_calls)
         await self._require_room(charge.owner, budgets)
         caps = caps_of(budgets, charge.started_at)
-        result = await self.spending.draw(Draw(charge=charge, caps=caps, opens=True, looks=looks))
+        draw = Draw(charge=charge, caps=caps, opens=True, **how)
+        result = await self.spending.draw_patiently(lambda: draw)
         if (headers := _LEFT.get()) is not None:
             headers.update(headers_of(result))
         if result.refused is not None:
@@ -107,9 +148,17 @@ class Budgets:
         if limits and await self._store.stored_bytes(owner) >= min(limits):
             raise StorageFull(min(limits))
 
+    async def limits(self, access: Access) -> list[tuple[Cap, DrawResult]]:
+        """Return each limit of tokens or money that runs of a caller count for, and what is left of it."""
+        charge = self._request(Payer(access.owner), ModelName(""))
+        caps = caps_of(budgets_of(access, self.spending.default), charge.started_at)
+        counted = [replace(cap, runs=None, requests=None) for cap in caps if (cap.tokens, cap.cost) != (None, None)]
+        draws = [self.spending.draw(Draw(charge=charge, caps=(cap,), opens=True, looks=True)) for cap in counted]
+        return [*zip(counted, await asyncio.gather(*draws), strict=True)]
+
     async def left(self, access: Access) -> DrawResult:
         """Return what is left of a caller's budgets."""
-        charge = self._request(Payer(access.owner), "")
+        charge = self._request(Payer(access.owner), ModelName(""))
         caps = caps_of(budgets_of(access, self.spending.default), charge.started_at)
         caps = tuple(replace(cap, runs=None, requests=None) for cap in caps)
         return await self.spending.draw(Draw(charge=charge, caps=caps, opens=True, looks=True))

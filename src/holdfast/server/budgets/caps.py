@@ -35,7 +35,7 @@ class StorageFull(HoldfastError):
     type = "rate_limit_error"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"You may store {limit} bytes, and have. Delete sessions that you do not need.")
+        super().__init__(f"You may store {limit} bytes, and have. Delete some of it.")
 
 
 def budgets_of(access: Access, default: Budget) -> list[Budgeted]:
@@ -84,7 +84,8 @@ def budget_refusal(result: DrawResult, currency: str, now: float | None = None) 
         return RunLimitReached(cap.runs or 0)
     if result.refused == "requests":
         return TooManyStarts(cap.requests or 0, 60.0 / max(1, cap.requests or 0))
-    return BudgetExceeded(in_words(result, currency), max(1.0, cap.ends_at - (time.time() if now is None else now)))
+    wait = cap.ends_at - (time.time() if now is None else now) if result.is_spent else 1.0
+    return BudgetExceeded(in_words(result, currency), max(1.0, wait))
 
 
 def in_words(result: DrawResult, currency: str) -> str:

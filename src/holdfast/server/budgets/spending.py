@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from ...access import Budget
+from ...access import Budget, Budgeted
 from ...concurrency.retry import Retry
 from ...concurrency.tasks import OwnedTasks
-from ...errors import BudgetSpent, HoldfastError, ShuttingDown
-from ...events import Finish, Notice, Outlet, Reasoning, Source, Text, ToolDelta, Usage, Yielded, push_all, put
-from ...ids import new_id
+from ...errors import AccessEnded, BudgetSpent, HoldfastError, NoPrice, ShuttingDown
+from ...events import Finish, Notice, Outlet, Source, Usage, Yielded, push_all, put
+from ...ids import ModelName, new_id
 from ...log.log import Log
+from ...log.said import Said
 from ...log.settlement import usage_so_far
 from ...nodes.recovery import Again
-from ...pricing import Price, cost, tokens_in
+from ...pricing import Prices, cost
 from ...runs.run import Run
+from ...runs.shared import Clock
 from ...store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
 from ...store.semantics import added_charge, charge_of
 from ..accounts.owners import Owners
@@ -40,13 +41,14 @@ class Spending:
     """Measures the runs that count for a budget, and notes what all runs have used that are not stored."""
 
     def __init__(
-        self, store: Store, owners: Owners, default: Budget, prices: Mapping[str, Price], currency: str
+        self, store: Store, owners: Owners, default: Budget, prices: Prices, currency: str, clock: Clock
     ) -> None:
         self.default = default
         self.currency = currency
         self._store = store
         self._owners = owners
         self._prices = prices
+        self._clock = clock
         self._retry = Retry()
         self._tasks = OwnedTasks("budgets")
         self._drawing: list[tuple[Draw, asyncio.Future[DrawResult]]] = []
@@ -54,13 +56,46 @@ class Spending:
         self._noted: dict[tuple[int, str, Payer, str, str], Charge] = {}
         self._unsaved: list[Charge] = []
 
+    # prices
+
+    def require_prices(
+        self, budgets: Iterable[Budgeted], models: Iterable[ModelName], *, of_calls: bool = False
+    ) -> None:
+        """Raise if a budget counts money, and a model has no price: it would cost nothing.
+
+        `of_calls`: the answer may have no count of tokens, so that a call needs a price.
+        """
+        if any(each.budget.counts_money for each in budgets):
+            for model in models:
+                price = self._prices.of(model)
+                if price is None or (of_calls and not price.is_of_calls):
+                    raise NoPrice(model, of_calls=price is not None)
+
+    def cost(self, model: ModelName, usage: Usage, calls: int = 0) -> float | None:
+        """Return what tokens and calls of a model cost; None if it has no price."""
+        price = self._prices.of(model)
+        spent = cost(price, usage)
+        return None if price is None or spent is None else spent + calls * (price.call or 0.0)
+
+    async def require_model(self, record: RunRecord, model: ModelName) -> None:
+        """Refuse to call a model for a run whose payer may not use it now. A fallback may have no price."""
+        await self._owners.require(record, model)
+        if record.payer.limited and self._prices.of(model) is None:
+            self.require_prices(await self._budgets(record), [model])
+
+    async def _budgets(self, record: RunRecord) -> list[Budgeted]:
+        access = await self._owners.access(record.payer.owner or record.owner, record.payer.key)
+        if access is None:
+            raise AccessEnded  # nothing would limit it
+        return budgets_of(access, self.default)
+
     # the sources of runs
 
     def metered(self, run: Run, source: Source) -> Source:
         """Return the source of a run; if it counts for a budget, one that is measured."""
         return partial(self._measure, run.record, run.record.model, source, None) if _counts(run.record) else source
 
-    def metered_pane(self, record: RunRecord, model: str, source: Source) -> Source:
+    def metered_pane(self, record: RunRecord, model: ModelName, source: Source) -> Source:
         """Return the source of a pane, whose record may hide its model."""
         return partial(self._measure, record, model, source, None) if _counts(record) else source
 
@@ -75,11 +110,11 @@ class Spending:
 
         return resumed
 
-    async def _measure(self, record: RunRecord, model: str, source: Source, used: Usage | None, out: Outlet) -> None:
-        access = await self._owners.access(record.payer.owner or record.owner, record.payer.key)
-        budgets = [] if access is None else budgets_of(access, self.default)
-        caps = caps_of(budgets, record.created_at)
-        meter = RunMeter(self, charge_at_start(record), caps, self._prices.get(model), used)
+    async def _measure(
+        self, record: RunRecord, model: ModelName, source: Source, used: Usage | None, out: Outlet
+    ) -> None:
+        caps = caps_of(await self._budgets(record), record.created_at)
+        meter = RunMeter(self, charge_at_start(record), caps, self._prices, model, used)
         outlet = _MeteredOutlet(out, meter)
         if callable(source):
             await source(outlet)
@@ -98,6 +133,17 @@ class Spending:
             self._tasks.start(self._draw_all())
         return await waiting
 
+    async def draw_patiently(self, drawn: Callable[[], Draw]) -> DrawResult:
+        """Draw, and wait a little while other runs hold the rest of a budget: they may give it back."""
+        time = asyncio.get_running_loop().time
+        until = time() + PATIENCE
+        while True:
+            result = await self.draw(drawn())
+            is_held = result.refused in ("tokens", "cost") and not result.is_spent
+            if not is_held or time() > until:
+                return result
+            await asyncio.sleep(ASK_AGAIN)
+
     async def _draw_all(self) -> None:
         try:
             while self._drawing:
@@ -109,7 +155,7 @@ class Spending:
     async def _draw_some(self, asked: Sequence[tuple[Draw, asyncio.Future[DrawResult]]]) -> None:
         draws = [draw for draw, _ in asked]
         try:
-            results = await self._retry(lambda: self._store.draw(draws, time.time()))
+            results = await self._retry(lambda: self._store.draw(draws, self._clock()))
         except asyncio.CancelledError:
             _refuse(asked, ShuttingDown())
             raise
@@ -154,7 +200,7 @@ class Spending:
         if not unsaved:
             return
         try:
-            await self._store.charge(unsaved, time.time())
+            await self._store.charge(unsaved, self._clock())
         except HoldfastError:
             self._unsaved += unsaved
             raise
@@ -168,15 +214,17 @@ class RunMeter:
         spending: Spending,
         charge: Charge,
         caps: tuple[Cap, ...],
-        price: Price | None,
+        prices: Prices,
+        model: ModelName,
         used: Usage | None = None,
     ) -> None:
         self._spending = spending
         self._charge = charge
         self._caps = caps
-        self._price = price
+        self._prices = prices
+        self._price = prices.of(model)
         self._counted = used or Usage()
-        self._asked = self._said = 0
+        self._asked, self._said = 0, Said()
         self._tokens: int | None = 0 if any(cap.tokens is not None for cap in caps) else None
         self._cost: float | None = 0.0 if any(cap.cost is not None for cap in caps) else None
         self._has_ended = False
@@ -184,22 +232,19 @@ class RunMeter:
     def hear(self, events: Sequence[Yielded]) -> None:
         """Count what the source emits. What its provider counts replaces what was estimated."""
         for event in events:
-            if isinstance(event, str):
-                self._said += len(event)
-            elif isinstance(event, (Text, Reasoning)):
-                self._said += len(event.text)
-            elif isinstance(event, ToolDelta):
-                self._said += len(event.name) + len(event.arguments)
-            elif isinstance(event, Usage):
+            self._said.hear(event)
+            if isinstance(event, Usage):
                 self._count(event)
             elif isinstance(event, Finish):
                 self._has_ended = True
+            elif isinstance(event, Notice) and event.model:
+                self._price = self._prices.of(event.model)
 
     def _count(self, usage: Usage) -> None:
         if usage.source == "estimated" and not usage.output_tokens:
             self._asked = usage.input_tokens
         else:
-            self._counted, self._asked, self._said = usage, 0, 0
+            self._counted, self._asked = usage, 0
 
     @property
     def used(self) -> Usage:
@@ -208,7 +253,7 @@ class RunMeter:
         return replace(
             counted,
             input_tokens=counted.input_tokens + self._asked,
-            output_tokens=counted.output_tokens + tokens_in(self._said),
+            output_tokens=counted.output_tokens + self._said.tokens,
         )
 
     @property
@@ -226,15 +271,11 @@ class RunMeter:
 
         While other runs hold the rest, it waits for them a little: they may give it back.
         """
-        until = time.monotonic() + PATIENCE
-        while True:
-            result = await self._spending.draw(self._draw())
-            if result.refused is None:
-                self._tokens, self._cost = result.tokens, result.cost
-                return ""
-            if result.is_spent or time.monotonic() > until:
-                return in_words(result, self._spending.currency)
-            await asyncio.sleep(ASK_AGAIN)
+        result = await self._spending.draw_patiently(self._draw)
+        if result.refused is not None:
+            return in_words(result, self._spending.currency)
+        self._tokens, self._cost = result.tokens, result.cost
+        return ""
 
     async def report(self) -> None:
         """Let the store know what a run has used that is about to end: the next one starts with what is left."""

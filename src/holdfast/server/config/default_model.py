@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ModelNotFound
-from ...upstreams import Provider, Providers, first_of, is_away
+from ...upstreams import FoundModel, Provider, Providers, first_of, is_away
 from .live_settings import Configured
 
 
@@ -40,17 +40,16 @@ class DefaultModel:
                 return await (self._chosen(candidates) if providers.is_whole else first_of(candidates))
         return None
 
-    async def use(self, providers: Providers, wanted: str) -> str:
+    async def use(self, providers: Providers, wanted: str) -> FoundModel:
         """Return the default model for a run that is about to start, or raise the reason why there is none."""
         if wanted:
-            provider, model = await providers.find(wanted)
-            return f"{provider.name}/{model}"
+            return await providers.find(wanted)
         name = await self.name(providers, wanted)
         if name is None:
             raise ModelNotFound(_why_none(self._ranks(providers)[0]))
         if providers.is_whole:
             self._in_use = name
-        return name
+        return await providers.find(name)
 
     def _ranks(self, providers: Providers) -> tuple[Sequence[Provider], ...]:
         """Return the groups of providers, in order: the default is chosen from the first that is not empty."""

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import BadRequest, HoldfastError, ModelNotFound
-from ...upstreams import Provider, Providers, ProviderState, provider_state
+from ...upstreams import Provider, Providers, ProviderState, judged_state
 from ...upstreams.kinds import KindError, kind_names, kind_of
 from ...upstreams.profiles import ProfileName
 from .discovery import PLACES, Around, around
@@ -35,8 +35,6 @@ SettingSource = Literal["flag", "env", "file", "ui", "found", "default"]
 
 BUILT_IN = ("local", "scripted")
 MOST_PROVIDERS = 100
-MOST_NAMED = 10
-"""Maximum number of models in an error."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -289,11 +287,12 @@ class Configured:
         """Request the models of a provider without saving it. Models that are listed by hand are requested too."""
         await asyncio.to_thread(_check_dialects, Change(providers=(requested,)))
         (described,) = self._changed_providers((msgspec.structs.replace(requested, models=None),))
-        ((_, provider),) = self._made_of((described,))
+        with _bad_providers():
+            provider = self._provided.anew(described)
         try:
-            return await provider_state(provider)
+            return await judged_state(provider)
         finally:
-            await self._forget([provider])
+            await provider.close()
 
     def _changed(self, requested: Change) -> Saved:
         saved = self._saved
@@ -362,10 +361,8 @@ class Configured:
             raise
 
     def _made_of(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
-        try:
+        with _bad_providers():
             return self._provided.made(described)
-        except SettingsError as error:
-            raise BadRequest(str(error), param="providers") from None
 
     async def _check(self, saved: Saved, providers: Providers) -> None:
         names = {provider.name for provider in providers.all} | (self._names() if self.looks else set())
@@ -379,13 +376,11 @@ class Configured:
     async def _check_default(self, name: str, providers: Providers) -> None:
         """Refuse a default model that does not exist. An upstream without a list of models may have any."""
         provider, model = await providers.find(name)
-        if provider.demo or model in (listed := await provider.list_models()):
+        if provider.demo or model in await provider.list_models():
             return
-        if listed:
-            raise ModelNotFound(f"{provider.name} has no model {model!r}. It has {', '.join(listed[:MOST_NAMED])}.")
-        if not (await provider_state(provider)).ok:
+        if not (state := await judged_state(provider)).ok:
             raise ModelNotFound(
-                f"{provider.name} is unreachable, so {model!r} cannot be checked. Try again when it "
+                f"{model!r} cannot be checked: {state.why or f'{provider.name} cannot be used.'} Try again when it "
                 "answers, or list its models in the provider's settings."
             )
 
@@ -403,6 +398,15 @@ class Configured:
         if self._is_added(described):
             return f"the variable {described.key_env()}" if described.key_env() else "Holdfast (built in)"
         return _where("providers", self._sources.get("providers", "settings"))
+
+
+@contextmanager
+def _bad_providers() -> Iterator[None]:
+    """Refuse a request whose providers cannot be made."""
+    try:
+        yield
+    except SettingsError as error:
+        raise BadRequest(str(error), param="providers") from None
 
 
 def with_saved(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:

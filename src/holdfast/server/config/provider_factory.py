@@ -32,10 +32,11 @@ class Provided:
 
     def made(self, described: Sequence[ProviderSettings]) -> list[tuple[ProviderSettings, Provider]]:
         """Return a provider for each table: the existing one if the table has not changed, or a new one."""
-        return [
-            (each, self._known(each) or make_provider(each, self._settings, self._environ, near=self._near))
-            for each in described
-        ]
+        return [(each, self._known(each) or self.anew(each)) for each in described]
+
+    def anew(self, described: ProviderSettings) -> Provider:
+        """Return a new provider for a table, which knows nothing of its upstream yet."""
+        return make_provider(described, self._settings, self._environ, near=self._near)
 
     def keep(self, made: list[tuple[ProviderSettings, Provider]]) -> list[Provider]:
         """Set the providers that are in use from now on."""
@@ -80,6 +81,7 @@ def _setup(
         think=described.think,
         attaches=described.attaches,
         tools=described.tools,
+        unlisted=known.unlisted,
         max_runs=described.max_runs,
         environ=environ,
         data=data_folder(settings, environ),

@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...access import NO_BUDGET, Budget
+from ...access import NO_BUDGET, Budget, FactorFor
 from ...errors import HoldfastError
 from ...pricing import Price
 from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
-from ...upstreams.profiles import PROFILES, Profile, ProfileName, profile_of
+from ...upstreams.profiles import PROFILES, Profile, ProfileName, Unlisted, profile_of
 from .renamed_settings import OldNames
-from .settings_errors import explain, suggestion
+from .settings_errors import explain, not_in_full, suggestion
 from .settings_file import choose, make_absolute, tables_of, user_folder
 from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
 
@@ -80,6 +80,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A PEM file with the private key of `cert`, if that is not in the same file."""
     tools: bool | None = None
     """Its models can call tools. If not, an agent with tools refuses to start."""
+    unlisted: Unlisted | None = None
+    """`pass`: ask it for models that its list lacks. `refuse`: they are not found."""
 
     def key_env(self) -> str:
         """Return the variable with the key. A service's own variable is used only for its own address."""
@@ -104,9 +106,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def behaviour(self) -> Profile:
         """Return the profile of the upstream, overridden by the fields of the table."""
-        named = ("alternate", "prefills", "think", "usage", "attaches", "tools")
-        fields = {name: getattr(self, name) for name in named}
-        given = {name: value for name, value in fields.items() if value is not None}
+        named = ("alternate", "prefills", "think", "usage", "attaches", "tools", "unlisted")
+        given = {name: value for name in named if (value := getattr(self, name)) is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
 
@@ -220,10 +221,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Hours without a request after which a sign-in ends."""
     stay_signed_in_days: Annotated[float, msgspec.Meta(gt=0, le=90)] = 30.0
     """Days without a request after which a sign-in with *stay signed in* ends."""
+    second_factor: FactorFor = "nobody"
+    """Who must have a second factor to sign in with a password: `nobody`, `admins` or `all`."""
+    link_days: Annotated[float, msgspec.Meta(gt=0, le=3660)] = 30.0
+    """Days after which a link to a session ends, unless another time is named, or `"expires_in": null` for no end."""
     secret_key: str = ""
-    """The key that encrypts stored secrets, such as providers' keys that were set in the browser: at least 32
-    characters. To rotate it, set several, separated by commas: the first encrypts, all of them decrypt. Default: the
-    `cluster_key` with a `store`, else a key that is created in the data folder."""
+    """The key that encrypts stored secrets: at least 32 characters. To rotate it, set several, separated by commas: the
+    first encrypts, all of them decrypt. Default: the `cluster_key` with a `store`, else a key in the data folder."""
     secret_key_file: str = ""
     """A file with the `secret_key`, one key on each line."""
     api_key: str = ""
@@ -246,7 +250,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call this server, such as `https://example.com`."""
     idle_limit: float = 120.0
-    """Seconds of silence after which a run fails."""
+    """Seconds without a byte of its upstream after which a run fails. Comments and pings are bytes."""
     deadline: float = 3600.0
     """Maximum duration of a run in seconds."""
     grace: float = 1.0
@@ -275,6 +279,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds of silence after which an event stream sends a heartbeat."""
     send_timeout: float = 30.0
     """Seconds after which a client that does not read is disconnected."""
+    failed_status: Literal[406, 502] = 406
+    """HTTP status of an answer without streaming that failed after output: 406, which few clients retry, or 502."""
     retry_patience: float = 30.0
     """Seconds that a detached run may spend on retries before its first output."""
     log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
@@ -325,7 +331,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
     """Log levels of modules, by the names of their loggers: `"holdfast.runs" = "debug"`."""
     prices: dict[str, Price] = {}
-    """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`."""
+    """The price of a model for a million tokens: `"up/m" = {input = 0.5, output = 1.5}`. `"up/*"`: all its others."""
 
 
 TABLES = (
@@ -407,6 +413,7 @@ def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[
         yield "The setting `tls_key` needs `tls_cert`, the certificate."
     yield from about_sign_in(settings.proxy, settings.oidc, settings.public_url)
     yield from _about_variables(environ, settings)
+    yield from not_in_full({each.name: each.model for each in settings.agents}, settings.aliases, settings.prices)
 
 
 DISCOVERED = "discovered"

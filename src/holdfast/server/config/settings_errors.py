@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -33,6 +33,18 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Return `Did you mean …?` if a known name is nearly the same, else nothing. A prefix is shown, not compared."""
     near = difflib.get_close_matches(name, list(known), 1, CUTOFF)
     return f" Did you mean {prefix + near[0]!r}?" if near else ""
+
+
+def not_in_full(models: Mapping[str, str], aliases: Mapping[str, str], priced: Iterable[str]) -> Iterator[str]:
+    """Yield the models that lack their provider: so they would have no price, and other rights.
+
+    `models` are those of the agents, by the names of the agents.
+    """
+    named = [(f"agents.{agent}.model", aliases.get(model, model)) for agent, model in models.items()]
+    named += [(f"aliases.{alias}", model) for alias, model in aliases.items()]
+    for place, model in (*named, *(("prices", model) for model in priced)):
+        if "/" not in model:
+            yield f"The setting `{place}` names the model {model!r} without its provider. Write `provider/{model}`."
 
 
 def explain(error: msgspec.ValidationError, settings: type[Any], sources: Mapping[str, str], prefix: str) -> str:

@@ -37,7 +37,7 @@ class Choice(NamedTuple):
 
 def choose(environ: Mapping[str, str], named: str | os.PathLike[str] | None = None, *, here: bool = False) -> Choice:
     """Return the settings file: the named one, else the user's own, else with `here` that of the current folder."""
-    if path := _named(environ, named):
+    if path := named_file(environ, named):
         trouble = who_else(path)
         return Choice(path, f"Warning: {trouble}; its settings can run commands as you." if trouble else "")
     own = config_folder(environ) / NAME
@@ -72,7 +72,8 @@ def make_absolute(values: dict[str, Any], names: tuple[str, ...], file: pathlib.
             values[name] = str(file.absolute().parent / pathlib.Path(value).expanduser())
 
 
-def _named(environ: Mapping[str, str], named: str | os.PathLike[str] | None) -> pathlib.Path | None:
+def named_file(environ: Mapping[str, str], named: str | os.PathLike[str] | None) -> pathlib.Path | None:
+    """Return the settings file that the user has named, by an option or in the environment."""
     if named:
         return pathlib.Path(named).expanduser()
     if not (given := environ.get(VARIABLE)):

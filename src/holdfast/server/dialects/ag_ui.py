@@ -76,7 +76,7 @@ def ag_ui_events(
     kept: dict[str, Any] = run.record.request.get(KEPT, {})
     rendering = ag_ui.AgUiEvents(
         run.id,
-        run.record.model,
+        run.record.echo,
         thread_id=kept.get("thread_id") or run.record.session_id or run.id,
         run_id=kept.get("run_id"),
         state=kept.get("state"),

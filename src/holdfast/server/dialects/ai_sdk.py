@@ -86,8 +86,9 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     record = await _record(parts, request, body, None)
     system = [{"role": "system", "content": body.system}] if body.system else []
     record.request["messages"] = system + messages
-    await parts.starts.take(record.owner)
-    return await parts.budgets.submit(record, idempotency=idempotency(request, raw))
+    key = idempotency(request, raw)
+    await parts.starts.take(record.owner, key=key)
+    return await parts.budgets.submit(record, idempotency=key)
 
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
@@ -109,7 +110,8 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     if body.if_busy == "queue" and turn.parent != HEAD:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
     await check_references(parts.store, session.id, turn.input)
-    await parts.starts.take(record.owner)
+    key = idempotency(request, raw)
+    await parts.starts.take(record.owner, key=key)
     await parts.store.create_session(session)
     return await parts.budgets.submit(
         record,
@@ -117,7 +119,7 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
         parent=turn.parent,
         expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
         if_busy=body.if_busy,
-        idempotency=idempotency(request, raw),
+        idempotency=key,
     )
 
 
@@ -130,8 +132,9 @@ async def _record(parts: Parts, request: Request, body: UIChat, session: Session
         owner=owner_of(request),
         session_id=session.id if session else None,
         message_id=new_id("msg"),
-        model=model,
-        kind=parts.agents.kind_of(model),
+        model=model.name,
+        asked=model.asked,
+        kind=parts.agents.kind_of(model.name),
         payer=parts.budgets.payer(request),
         request={
             "params": params,
@@ -346,7 +349,7 @@ ENDPOINTS = [
             200: "the parts of the answer",
             400: "bad input",
             404: "no such model",
-            406: "the upstream refused our key, or failed after output, in Ollama's words",
+            406: "the upstream failed after output, in Ollama's words",
             409: "busy, or a stale view",
             413: "too large",
             429: "too many runs",
@@ -373,7 +376,12 @@ ENDPOINTS = [
         streams=True,
     ),
     Endpoint(
-        "POST", f"{_CHAT}/stop", stop_chat, who=CHAT, answers={200: "what stopped", 400: "a bad id", 404: "no such run"}
+        "POST",
+        f"{_CHAT}/stop",
+        stop_chat,
+        who=CHAT,
+        stores=False,
+        answers={200: "what stopped", 400: "a bad id", 404: "no such run"},
     ),
     Endpoint("GET", _CHAT, get_chat, who=READ, answers={200: "its messages", 400: "a bad id", 404: "no such chat"}),
 ]

@@ -13,9 +13,10 @@ from ...errors import NOT_RETRIED, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, Stopped
 from ...history import estimate_tokens
 from ...runs.run import Run
+from ...upstreams import FoundModel
 from ...wires.anthropic import messages as anthropic_messages
 from ...wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
-from ..caller import model_of, own_run, providers_of
+from ..caller import model_of, own_run
 from ..errors import Json, error_answer, json_of
 from ..request import convert, decode, decode_object, header, read_body
 from ..routing import Endpoint
@@ -44,7 +45,7 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
         fields = await threads.whole_request(parts, request, fields, body.thread)
         body = convert(fields, MessagesBody)
     model = await model_of(parts, request, body.model)
-    native = await _is_native(parts, request, model)
+    native = _is_native(parts, model.found)
     chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
@@ -59,18 +60,18 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
         return message_stream(parts, run, attached=run.take_hold())
     if body.background:
         return await unfinished_answer(run, _object)
-    return WholeAnswer(run, whole_message, attached=run.take_hold())
+    return WholeAnswer(parts, run, whole_message, attached=run.take_hold())
 
 
-async def _is_native(parts: Parts, request: Request, model: str) -> bool:
+def _is_native(parts: Parts, found: FoundModel) -> bool:
     """Return whether the upstream of a model speaks this dialect."""
-    provider, _ = await providers_of(parts, request).find(model)
-    return parts.configured.dialect(provider.name) == "anthropic"
+    return parts.configured.dialect(found.provider.name) == "anthropic"
 
 
 async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
     """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     body = decode(await read_body(parts, request), CountBody)
+    await model_of(parts, request, body.model)
     tokens = estimated_tokens(chat_messages(body, native=True), body.tools)
     return Json({"input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
@@ -78,16 +79,17 @@ async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
 def message_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
     """Return a run as Anthropic's stream events, from the first or after `skip` of them."""
     estimate = estimate_tokens(run.record.request.get("messages") or ())
-    rendering = anthropic_messages.MessageEvents(run.id, run.record.model, estimate)
-    return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal)
+    rendering = anthropic_messages.MessageEvents(run.id, run.record.echo, estimate)
+    ping = anthropic_messages.PING
+    return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal, sign_of_life=ping)
 
 
-async def whole_message(run: Run) -> ASGIApp:
+async def whole_message(parts: Parts, run: Run) -> ASGIApp:
     """Return a settled run as the finished message, with a status that is an error unless it completed."""
     settled = await run.settled()
     if isinstance(settled, Stopped):
         return json_of(await _object(run, settled), status_code=NOT_RETRIED, headers=not_again(run))
-    return await whole(run, _object, anthropic_refusal)
+    return await whole(parts, run, _object, anthropic_refusal)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
@@ -109,11 +111,11 @@ async def get_message(parts: Parts, request: Request) -> ASGIApp:
         raise RunNotFound(answer_id) from None
     if request.query_params.get("stream") == "true":
         return message_stream(parts, run, skip=frames_seen(request))
-    return await (whole_message(run) if run.settlement is not None else unfinished_answer(run, _object))
+    return await (whole_message(parts, run) if run.settlement is not None else unfinished_answer(run, _object))
 
 
 _FAILURES = {
-    406: "the upstream refused our key or failed after output, or the run was stopped",
+    406: "the upstream failed after output, or the run was stopped",
     409: "the session is busy",
     429: "too many runs",
     502: "the upstream failed",
@@ -144,7 +146,7 @@ ENDPOINTS = [
         count_tokens,
         who=READ,
         takes=CountBody,
-        answers={200: "an estimate", 400: "bad input", 413: "too large"},
+        answers={200: "an estimate", 400: "bad input", 404: "no such model", 413: "too large"},
     ),
     Endpoint(
         "GET",

@@ -17,7 +17,7 @@ from ...runs.run import Run
 from ...store import RunRecord
 from ...upstreams.openai.provider import COMPLETIONS
 from ...wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks
-from ..caller import model_of, owner_of, providers_of
+from ..caller import model_of, owner_of
 from ..request import convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
@@ -57,18 +57,18 @@ async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("n is a number from 1 to 128.", param="n")
     record = await _record(parts, request, body, decoded)
     await parts.agents.check(record)
-    await parts.starts.take(record.owner)
     key = idempotency(request, raw)
+    await parts.starts.take(record.owner, key=key)
     run = await parts.budgets.submit(record, keep=key is not None, idempotency=key)
     if record.request[STREAM]:
         return stream(parts, run, _chunks(run), attached=run.take_hold(), refuse=failure)
-    return WholeAnswer(run, _completed, attached=run.take_hold())
+    return WholeAnswer(parts, run, _completed, attached=run.take_hold())
 
 
 async def _record(parts: Parts, request: Request, body: CompletionBody, decoded: dict[str, Any]) -> RunRecord:
     """Return the run: an upstream of this dialect gets the prompt itself, every other one a chat with it."""
     model = await model_of(parts, request, body.model)
-    provider, _ = await providers_of(parts, request).find(model)
+    provider = model.found.provider
     is_native = parts.configured.dialect(provider.name) == "openai"
     check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
     stored = {
@@ -84,8 +84,9 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
         id=new_id("run"),
         owner=owner_of(request),
         message_id=new_id("msg"),
-        model=model,
-        kind=parts.agents.kind_of(model),
+        model=model.name,
+        asked=model.asked,
+        kind=parts.agents.kind_of(model.name),
         lifetime="attached",
         request=stored,
         payer=parts.budgets.payer(request),
@@ -106,15 +107,15 @@ def _chunks(run: Run) -> TextChunks:
     requested = run.record.request
     return TextChunks(
         run.id,
-        run.record.model,
+        run.record.echo,
         run.record.created_at,
         choices=requested["n"],
         include_usage=requested["include_usage"],
     )
 
 
-async def _completed(run: Run) -> ASGIApp:
-    return await whole(run, _object, failure)
+async def _completed(parts: Parts, run: Run) -> ASGIApp:
+    return await whole(parts, run, _object, failure)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
@@ -122,7 +123,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 
 def _answer(run: Run) -> TextAnswer:
-    return TextAnswer(run.id, run.record.model, run.record.created_at, choices=run.record.request["n"])
+    return TextAnswer(run.id, run.record.echo, run.record.created_at, choices=run.record.request["n"])
 
 
 ENDPOINTS = [
@@ -136,7 +137,7 @@ ENDPOINTS = [
             200: "a completion, or its chunks",
             400: "bad input",
             404: "no such model",
-            406: "the upstream refused our key, or failed after output",
+            406: "the upstream failed after output",
             413: "too large",
             429: "too many runs",
             502: "the upstream failed",

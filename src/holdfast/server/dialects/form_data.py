@@ -36,6 +36,8 @@ class FormData:
         if len(named) != 1:
             raise BadRequest("The form has no field model, or more than one.", param="model")
         self._number = named[0]
+        self.text_size = sum(len(content) for head, content in self._parts if b"filename" not in head.lower())
+        """The bytes of all fields but files, which have no tokens."""
         self.model = self._parts[self._number][1][:_LONGEST_MODEL].decode("utf-8", "replace")
 
     def with_model(self, model: str) -> bytes:

@@ -51,7 +51,7 @@ async def read_stream(parts: Parts, request: Request) -> ASGIApp:
     if run is None:
         raise StreamNotFound(name)
     return EventStream(
-        RunFrames(run.log, llama_cpp.FromByte(chunks_of(run).render, skip).render),
+        RunFrames(run, llama_cpp.FromByte(chunks_of(run).render, skip).render),
         parts.closing,
         headers=[(name.encode(), value.encode()) for name, value in run_headers(run).items()],
         heartbeat=parts.settings.heartbeat,
@@ -128,6 +128,7 @@ ENDPOINTS = [
         "/v1/streams/lookup",
         look_up,
         who=CHAT,
+        stores=False,
         takes=Lookup,
         answers={200: "those that there are", 400: "bad input", 413: "too large"},
         lists=True,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import partial, wraps
 from typing import Any
@@ -18,22 +19,36 @@ from ...errors import NOT_RETRIED, BadRequest, HoldfastError
 from ...events import Event, Failed, Interrupted, Stopped
 from ...fields import Table, check_fields
 from ...runs.run import Run
+from ...upstreams import FoundModel
 from ...wires.ollama import (
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
+    OWN_FIELDS,
     UNKNOWN_OF_OLLAMA,
     OllamaLines,
     chat_of,
     ollama_error,
     ollama_refusal,
+    own_fields,
+    plain_name,
 )
 from ..caller import model_of, providers_of
 from ..errors import Json, json_of, retry_headers
 from ..request import convert, decode_object, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
+from ..sources.chat import AS_SENT
 from .openai_chat import ChatBody, check_messages, start_chat
-from .run_responses import WholeAnswer, answer_headers, failed_headers, is_bare, not_again, so_far, stream
+from .run_responses import (
+    WholeAnswer,
+    answer_headers,
+    failed_after_output,
+    failed_headers,
+    is_bare,
+    not_again,
+    so_far,
+    stream,
+)
 
 VERSION = "0.12.0"
 """The version of Ollama's API, which clients read."""
@@ -89,7 +104,7 @@ async def generate_text(parts: Parts, request: Request) -> ASGIApp:
     fields = decode_object(raw)
     if not fields.get("prompt") and not fields.get("images"):
         body = convert(fields, OllamaBody)
-        await model_of(parts, request, chat_of({"model": body.model})["model"])
+        await model_of(parts, request, plain_name(body.model))
         head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
         return Json({**head, "response": "", "done": True, "done_reason": "load"})
     return await _answer(parts, request, fields, raw, OLLAMA_GENERATE)
@@ -97,24 +112,31 @@ async def generate_text(parts: Parts, request: Request) -> ASGIApp:
 
 async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
     body = convert(fields, OllamaBody)
-    check_fields(fields, table, UNKNOWN_OF_OLLAMA)
+    model = await model_of(parts, request, plain_name(body.model))
+    native = is_ollama(parts, model.found)
+    check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
     chat = chat_of(fields)
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
-    model = await model_of(parts, request, chat["model"])
-    run = await start_chat(parts, request, chat_body, chat, model, raw)
+    kept = {AS_SENT: {"ollama": own_fields(fields)}} if native else None
+    run = await start_chat(parts, request, chat_body, chat, model, raw, kept=kept)
     lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
     if body.stream is False:
-        return WholeAnswer(run, partial(_whole, lines), attached=run.take_hold())
+        return WholeAnswer(parts, run, partial(_whole, lines), attached=run.take_hold())
     headers = {**answer_headers(run), "content-type": NDJSON}
     return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
+
+
+def is_ollama(parts: Parts, found: FoundModel) -> bool:
+    """Return whether the upstream of a model is an Ollama."""
+    return parts.configured.dialect(found.provider.name) == "ollama"
 
 
 def _lines(run: Run, model: str, *, is_chat: bool) -> OllamaLines:
     return OllamaLines(run.id, model, run.record.created_at, is_chat=is_chat, settled_at=lambda: run.record.settled_at)
 
 
-async def _whole(lines: OllamaLines, run: Run) -> ASGIApp:
+async def _whole(lines: OllamaLines, parts: Parts, run: Run) -> ASGIApp:
     settled = await run.settled()
     if isinstance(settled, (Failed, Interrupted)) and await is_bare(run):
         return _refused(run, settled)
@@ -122,8 +144,9 @@ async def _whole(lines: OllamaLines, run: Run) -> ASGIApp:
     async for some in so_far(run):
         events += some
     answer = lines.whole(events)
-    is_failed = isinstance(settled, (Failed, Interrupted, Stopped))
-    status, headers = (NOT_RETRIED, not_again(run)) if is_failed else (200, answer_headers(run))
+    if isinstance(settled, (Failed, Interrupted)):
+        return json_of(answer, status_code=parts.settings.failed_status, headers=failed_after_output(run))
+    status, headers = (NOT_RETRIED, not_again(run)) if isinstance(settled, Stopped) else (200, answer_headers(run))
     return json_of(answer, status_code=status, headers=headers)
 
 
@@ -142,7 +165,8 @@ async def list_tags(parts: Parts, request: Request) -> ASGIApp:
 
 
 def _listed(name: str) -> dict[str, Any]:
-    known = {"size": 0, "digest": "", "modified_at": "1970-01-01T00:00:00Z", "details": _DETAILS}
+    digest = hashlib.sha256(name.encode()).hexdigest()  # clients take models of one digest for one model
+    known = {"size": 0, "digest": digest, "modified_at": "1970-01-01T00:00:00Z", "details": _DETAILS}
     return {"name": name, "model": name, **known}
 
 
@@ -160,7 +184,7 @@ _DETAILS = {
 async def show_model(parts: Parts, request: Request) -> ASGIApp:
     """Return the known data of a model."""
     fields = decode_object(await read_body(parts, request))
-    name = chat_of({"model": fields.get("model") or fields.get("name")})["model"]
+    name = plain_name(fields.get("model") or fields.get("name"))
     if not isinstance(name, str):
         raise BadRequest("model is missing.", param="model")
     provider, _ = await providers_of(parts, request).find(name)
@@ -190,7 +214,7 @@ ENDPOINTS = [
             200: "an answer, or its lines",
             400: "bad input",
             404: "no such model",
-            406: "the upstream refused our key, or failed after output",
+            406: "the upstream failed after output",
             413: "too large",
             429: "too many runs",
             502: "the upstream failed",

@@ -21,7 +21,7 @@ from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
-from ..caller import model_of, own_run, owner_of
+from ..caller import AskedModel, model_of, own_run, owner_of
 from ..errors import error_answer
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
@@ -84,7 +84,7 @@ async def create_completion(parts: Parts, request: Request) -> ASGIApp:
         return completion_stream(parts, run, attached=run.take_hold())
     if body.background:
         return await unfinished_answer(run, _object)
-    return WholeAnswer(run, completion, attached=run.take_hold())
+    return WholeAnswer(parts, run, completion, attached=run.take_hold())
 
 
 def check_messages(body: ChatBody) -> None:
@@ -103,7 +103,7 @@ async def start_chat(
     request: Request,
     body: ChatBody,
     decoded: dict[str, Any],
-    model: str,
+    model: AskedModel,
     raw: bytes,
     *,
     kept: dict[str, Any] | None = None,
@@ -111,23 +111,23 @@ async def start_chat(
     streams: bool | None = None,
     keep: bool = False,
 ) -> Run:
-    """Start the run of a request in OpenAI's shape.
+    """Start the run of a request in OpenAI's shape. `kept` are fields that another wire needs to render the run.
 
-    `model` is the result of `model_of`. `kept` are fields that another wire needs to render the run later. With
-    `begins`, the earlier messages of the request become those of a new session. A run without a session is stored only
-    with `keep`.
+    With `begins`, the earlier messages become those of a new session. `keep` stores a run without a session.
     """
     name = header(request, b"x-session-id") if body.session_id is None else body.session_id
     if name is None:
         _check_all_results(body.messages)
-    await parts.starts.take(owner_of(request))
     conversation = conversations.named_in(request)
+    key = idempotency(request, raw) if conversation is None else None
+    await parts.starts.take(owner_of(request), key=key)
     record = RunRecord(
         id=new_id("run"),
         owner=owner_of(request),
         message_id=new_id("msg"),
-        model=model,
-        kind=parts.agents.kind_of(model),
+        model=model.name,
+        asked=model.asked,
+        kind=parts.agents.kind_of(model.name),
         lifetime="detached" if body.background or conversation else "attached",
         payer=parts.budgets.payer(request),
         request={
@@ -141,13 +141,13 @@ async def start_chat(
     )
     await parts.agents.check(record)
     session_name = None if name is None else check_name(name, "session_id")
-    if conversation is None:
-        return await _start(parts, record, body, decoded, session_name, idempotency(request, raw), begins, keep)
 
     async def start(record: RunRecord) -> Run:
-        return await _start(parts, record, body, decoded, session_name, None, begins, keep)
+        return await _start(parts, record, body, decoded, session_name, key, begins, keep)
 
-    return await conversations.start_named(parts, conversation, record, start)
+    return await (
+        start(record) if conversation is None else conversations.start_named(parts, conversation, record, start)
+    )
 
 
 async def _start(
@@ -287,7 +287,7 @@ def chunks_of(run: Run) -> openai_chat.Chunks:
     """Return the rendering of a run from its first event: the same bytes each time."""
     return openai_chat.Chunks(
         run.id,
-        run.record.model,
+        run.record.echo,
         run.record.created_at,
         choices=run.record.request.get("n", 1),
         include_usage=run.record.request.get("include_usage", False),
@@ -297,9 +297,9 @@ def chunks_of(run: Run) -> openai_chat.Chunks:
 # Not streaming.
 
 
-async def completion(run: Run) -> ASGIApp:
+async def completion(parts: Parts, run: Run) -> ASGIApp:
     """Return a settled run as the finished object, with a status that is an error unless it completed."""
-    return await whole(run, _object, failure)
+    return await whole(parts, run, _object, failure)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
@@ -308,7 +308,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 def _answer_of(run: Run) -> openai_chat.ChatAnswer:
     record = run.record
-    return openai_chat.ChatAnswer(run.id, record.model, record.created_at, choices=record.request.get("n", 1))
+    return openai_chat.ChatAnswer(run.id, record.echo, record.created_at, choices=record.request.get("n", 1))
 
 
 def failure(run: Run, settled: Failed | Interrupted) -> ASGIApp:
@@ -329,7 +329,7 @@ async def get_completion(parts: Parts, request: Request) -> ASGIApp:
         raise RunNotFound(completion_id) from None
     if request.query_params.get("stream") == "true":
         return completion_stream(parts, run, skip=frames_seen(request))
-    return await (completion(run) if run.settlement is not None else unfinished_answer(run, _object))
+    return await (completion(parts, run) if run.settlement is not None else unfinished_answer(run, _object))
 
 
 ENDPOINTS = [
@@ -344,7 +344,7 @@ ENDPOINTS = [
             202: "a run in the background",
             400: "bad input",
             404: "no such model",
-            406: "the upstream refused our key, or failed after output",
+            406: "the upstream failed after output",
             409: "the session is busy",
             413: "too large",
             429: "too many runs",

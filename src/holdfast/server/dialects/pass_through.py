@@ -6,7 +6,8 @@ They are not runs: nothing is stored, and the response is sent as a whole. A dis
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -16,12 +17,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...access import CHAT
 from ...asgi.client import RequestClient
-from ...errors import BadRequest, SourceStalled
+from ...errors import BadRequest, ProviderError, SourceStalled
 from ...events import Usage
-from ...pricing import cost
+from ...pricing import tokens_in
 from ...store import Charge
 from ...upstreams import Forwarded, Forwarding
-from ..caller import model_of, owner_of, providers_of
+from ..caller import model_of, owner_of
 from ..errors import PRIVATE
 from ..request import decode_object, header, read_body, read_bytes
 from ..routing import Endpoint, Handler
@@ -37,10 +38,10 @@ def _handed_to(path: str) -> Handler:
         """Pass a request to the provider of its model, and return its response."""
         content_type = header(request, b"content-type") or "application/json"
         if content_type.lower().startswith("multipart/form-data"):
-            return await _forward(
+            return await forward(
                 parts, request, path, content_type, FormData(content_type, await read_bytes(parts, request))
             )
-        return await _forward(parts, request, path, "application/json", _Object(await read_body(parts, request)))
+        return await forward(parts, request, path, "application/json", _Object(await read_body(parts, request)))
 
     hand_on.__name__ = path.strip("/").replace("/", "_")
     return hand_on
@@ -63,27 +64,59 @@ class _Object:
         return msgspec.json.encode({**self._fields, "model": model})
 
 
-async def _forward(parts: Parts, request: Request, path: str, content_type: str, body: _Object | FormData) -> ASGIApp:
-    named = await model_of(parts, request, body.model)
-    provider, model = await providers_of(parts, request).find(named)
+class RequestBody(Protocol):
+    """A request that is passed on: the model that it names, and its bytes with the upstream's name of the model."""
+
+    @property
+    def model(self) -> str | None: ...
+
+    def with_model(self, model: str) -> bytes:
+        """Return the request for the upstream."""
+        ...
+
+
+Shown = Callable[[Forwarded], Forwarded]
+
+
+async def forward(
+    parts: Parts,
+    request: Request,
+    path: str,
+    content_type: str,
+    body: RequestBody,
+    shown: Shown = lambda found: found,
+) -> ASGIApp:
+    """Return the response of the provider of a model. `shown` translates it."""
+    provider, model = found = (await model_of(parts, request, body.model)).found
     if not isinstance(provider, Forwarding):
         message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
         raise BadRequest(message, param="model", code="unsupported")
     await parts.starts.take(owner_of(request))
-    charge = await parts.budgets.begin_request(parts.budgets.payer(request), f"{provider.name}/{model}")
     sent = body.with_model(model)
-    return _Handed(parts, provider, path, sent, content_type, charge)
+    size = body.text_size if isinstance(body, FormData) else len(sent)
+    estimate = Usage(tokens_in(size), source="estimated")
+    payer = parts.budgets.payer(request)
+    charge = await parts.budgets.begin_request(payer, found.name, estimate, of_calls=path not in COUNTED)
+    return _Handed(parts, provider, path, sent, content_type, charge, shown)
 
 
 class _Handed:
     """The response of an upstream. A disconnect closes the upstream."""
 
     def __init__(
-        self, parts: Parts, provider: Forwarding, path: str, body: bytes, content_type: str, charge: Charge
+        self,
+        parts: Parts,
+        provider: Forwarding,
+        path: str,
+        body: bytes,
+        content_type: str,
+        charge: Charge,
+        shown: Shown,
     ) -> None:
         self._parts = parts
         self._provider = provider
         self._charge = charge
+        self._shown = shown
         self._forwarded = (path, body, content_type, LARGEST_RESPONSE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +128,7 @@ class _Handed:
                     return
         finally:
             self._parts.budgets.spending.note(self._charge)
-        found = await answering
+        found = self._shown(await answering)
         headers = {**PRIVATE, "content-type": found.content_type}
         await Response(found.body, headers=headers)(scope, receive, send)
 
@@ -104,10 +137,14 @@ class _Handed:
         try:
             async with asyncio.timeout(idle or None):
                 found = await self._provider.forward(*self._forwarded)
-            self._charge = _counted(self._parts, self._charge, found)
-            return found
         except TimeoutError:
-            raise SourceStalled(idle) from None
+            raise SourceStalled(idle, "did not finish its response") from None
+        except ProviderError:
+            self._charge = replace(self._charge, input_tokens=0, cost=None)  # refused, or not there: it did nothing
+            raise
+        if (usage := _usage_in(found)) is not None:
+            self._charge = self._parts.budgets.counted(self._charge, usage)
+        return found
 
 
 class _Counted(msgspec.Struct):
@@ -120,26 +157,26 @@ class _Counted(msgspec.Struct):
 
 
 class _Counting(msgspec.Struct):
-    """A response that may have its usage."""
+    """A response that may have its usage. Ollama's own has it as `prompt_eval_count`."""
 
     usage: _Counted | None = None
+    prompt_eval_count: int = 0
 
 
-def _counted(parts: Parts, charge: Charge, found: Forwarded) -> Charge:
-    """Return the charge with the usage of a response; without usage if it has none."""
+def _usage_in(found: Forwarded) -> Usage | None:
+    """Return the usage of a response; None if it has none."""
     try:
-        usage = msgspec.json.decode(found.body, type=_Counting).usage
+        counting = msgspec.json.decode(found.body, type=_Counting)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return charge
-    if usage is None:
-        return charge
-    used = Usage(usage.prompt_tokens + usage.input_tokens, usage.completion_tokens + usage.output_tokens)
-    return replace(
-        charge,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cost=cost(parts.prices.get(charge.model), used),
-    )
+        return None
+    usage = counting.usage or _Counted(counting.prompt_eval_count)
+    if usage == _Counted():
+        return None
+    return Usage(usage.prompt_tokens + usage.input_tokens, usage.completion_tokens + usage.output_tokens)
+
+
+COUNTED = frozenset(("/embeddings", "/api/embed", "/api/embeddings"))
+"""The calls whose answers always have a count of tokens. Without one, a call has a price of its own."""
 
 
 PATHS = (
@@ -156,10 +193,11 @@ _ANSWERS = {
     200: "what the upstream answered",
     400: "bad input, or a provider that can only chat",
     404: "no such model, or the upstream does not have this call",
-    406: "the upstream refused our key",
     413: "too large",
     429: "too many requests",
     502: "the upstream failed",
     504: "the upstream was silent",
 }
-ENDPOINTS = [Endpoint("POST", f"/v1{path}", _handed_to(path), who=CHAT, answers=_ANSWERS) for path in PATHS]
+ENDPOINTS = [
+    Endpoint("POST", f"/v1{path}", _handed_to(path), who=CHAT, stores=False, answers=_ANSWERS) for path in PATHS
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -17,38 +17,48 @@ from ...asgi.client import Header, RequestClient
 from ...asgi.cursor import RunFrames
 from ...asgi.delayed_response import DelayedResponse
 from ...asgi.event_stream import EventStream
-from ...errors import NOT_RETRIED, BadRequest, ResumeGap
+from ...errors import BadRequest, ResumeGap
 from ...events import (
     AnySettlement,
     ErrorInfo,
     Event,
     Failed,
     Interrupted,
-    Notice,
-    RunStarted,
     Settled,
-    StepStarted,
     StoppedBy,
 )
 from ...history import left_of
-from ...log.log import Log
+from ...log.log import WORDLESS, Log
 from ...log.segment import Segment
 from ...runs.run import Run
 from ...wires import sse
-from ...wires.openai import chat as openai_chat
-from ...wires.openai import responses as openai_responses
 from ..errors import json_of
 from ..services import Parts
 
-OVERLOADED = 529
-"""Anthropic's status for an upstream that is overloaded."""
-HOLD = 10.0
-"""Seconds for which the status line waits for the first output: until then a failure can have an error status."""
+HOLD = 4.5
+"""Seconds for which the status line waits for the first output: until then a failure can have an error status.
 
-BEFORE_WORDS = frozenset({RunStarted, Notice, StepStarted})
-"""Events before the first output of an answer."""
+A client or a proxy that gets no head gives up; one that reads a stream waits."""
 
 Refuse = Callable[[Run, "Failed | Interrupted"], ASGIApp]
+
+
+@runtime_checkable
+class RendersSegments(Protocol):
+    """A rendering with a faster way: all frames of a segment at once."""
+
+    def render(self, first: int, segment: Segment) -> bytes:
+        """Return the frames of a segment, whose first event has the number that is given."""
+        ...
+
+
+@runtime_checkable
+class EndsInPieces(Protocol):
+    """A rendering that repeats a long text in its last frames: they are made one by one."""
+
+    def ending(self, event: Settled) -> Iterator[bytes]:
+        """Yield the last frames."""
+        ...
 
 
 class Rendering(Protocol):
@@ -73,7 +83,7 @@ def stream(
     on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
     refuse: Refuse | None = None,
     headers: dict[str, str] | None = None,
-    sign_of_life: bytes = sse.HEARTBEAT,
+    sign_of_life: bytes | Callable[[], bytes] = sse.HEARTBEAT,
 ) -> EventStream:
     """Return a run as an event stream, from the first frame or after `skip` of them.
 
@@ -97,16 +107,12 @@ def stream(
 
 
 def _frames_of(run: Run, rendering: Rendering, skip: int, *, attached: bool) -> RunFrames:
-    """Return all frames, or those after the first: the most used wire has a faster way."""
-    if isinstance(rendering, openai_chat.Chunks) and not skip:
-        return RunFrames(run.log, rendering.render, attached=attached)
+    """Return all frames, or those after the first."""
+    if isinstance(rendering, RendersSegments) and not skip:
+        return RunFrames(run, rendering.render, attached=attached)
     skipping = Skipping(rendering, skip)
-    return RunFrames(
-        run.log,
-        skipping.render,
-        pieces=skipping.ending if isinstance(rendering, openai_responses.ResponseFrames) else None,
-        attached=attached,
-    )
+    pieces = partial(skipping.ending, rendering) if isinstance(rendering, EndsInPieces) else None
+    return RunFrames(run, skipping.render, pieces=pieces, attached=attached)
 
 
 def answer_headers(run: Run) -> dict[str, str]:
@@ -141,9 +147,9 @@ class Skipping:
         self._skip = max(0, self._skip - len(frames))
         return b"".join(rest)
 
-    def ending(self, seq: int, event: Settled) -> Iterator[bytes]:
-        """Yield the last frames one by one, if a wire repeats a long text in them."""
-        for frame in cast(openai_responses.ResponseFrames, self._rendering).ending(event):
+    def ending(self, rendering: EndsInPieces, seq: int, event: Settled) -> Iterator[bytes]:
+        """Yield the last frames one by one."""
+        for frame in rendering.ending(event):
             if self._skip:
                 self._skip -= 1
             else:
@@ -180,14 +186,14 @@ class FirstWord:
         assert isinstance(log, Log)
         while not log.closed and log.oldest <= self._looked_at + 1 <= log.seq:
             segment = log.slice(self._looked_at)
-            if segment.kind is not None or not BEFORE_WORDS.issuperset(map(type, segment.others)):
+            if segment.kind is not None or not WORDLESS.issuperset(map(type, segment.others)):
                 return True
             self._looked_at += len(segment)
         return log.closed or log.oldest > 1
 
     async def _read_first_word(self) -> None:
         async for _, event in self._run.read():
-            if type(event) not in BEFORE_WORDS:
+            if type(event) not in WORDLESS:
                 return
 
 
@@ -196,8 +202,8 @@ async def is_bare(run: Run) -> bool:
     if run.log.oldest > 1:
         return not run.text
     async for _, event in run.read():
-        if type(event) not in BEFORE_WORDS:
-            return isinstance(event, Settled)
+        if type(event) not in WORDLESS:
+            return False
     return True
 
 
@@ -251,10 +257,10 @@ def _is_all_text(run: Run) -> bool:
     return run.record.request.get("n", 1) == 1 and reason not in ("tool_calls", "function_call")
 
 
-async def whole(run: Run, show: Show, refuse: Refuse) -> ASGIApp:
+async def whole(parts: Parts, run: Run, show: Show, refuse: Refuse) -> ASGIApp:
     """Return a settled run as the finished object, with a status that is an error unless it completed.
 
-    A failure after output has a status that clients do not retry: a model has answered, and some clients repeat every
+    A failure after output has a status that few clients retry: a model has answered, and some clients repeat every
     5xx whatever the headers say.
     """
     settled = run.settlement or await run.settled()
@@ -262,8 +268,19 @@ async def whole(run: Run, show: Show, refuse: Refuse) -> ASGIApp:
         return json_of(await show(run, settled), settled.text, headers=answer_headers(run))
     if await is_bare(run):
         return refuse(run, settled)
-    told = await show(run, settled)
-    return json_of(told, settled.text, status_code=NOT_RETRIED, headers=not_again(run))
+    told = error_first(await show(run, settled))
+    return json_of(told, settled.text, status_code=parts.settings.failed_status, headers=failed_after_output(run))
+
+
+def error_first(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a failed object as an error, with the object in its `holdfast`: many clients print the body as it is.
+
+    A message of Anthropic's API is one already.
+    """
+    if told.get("type") == "error":
+        return told
+    partial = {name: value for name, value in told.items() if name not in ("error", "holdfast")}
+    return {"error": told["error"], "holdfast": {**told["holdfast"], "partial": partial}}
 
 
 async def unfinished_answer(
@@ -275,9 +292,12 @@ async def unfinished_answer(
 
 
 class WholeAnswer(DelayedResponse):
-    """The response `show(run)`, sent when the run has settled. A disconnect stops an attached run."""
+    """The response `show(parts, run)`, sent when the run has settled. A disconnect stops an attached run."""
 
-    def __init__(self, run: Run, show: Callable[[Run], Awaitable[ASGIApp]], *, attached: bool) -> None:
+    def __init__(
+        self, parts: Parts, run: Run, show: Callable[[Parts, Run], Awaitable[ASGIApp]], *, attached: bool
+    ) -> None:
+        self._parts = parts
         self._run = run
         self._show = show
         self._attached = attached
@@ -296,7 +316,7 @@ class WholeAnswer(DelayedResponse):
 
     async def response(self) -> ASGIApp:
         """Return the finished object."""
-        return await self._show(self._run)
+        return await self._show(self._parts, self._run)
 
 
 def not_again(run: Run) -> dict[str, str]:
@@ -304,7 +324,12 @@ def not_again(run: Run) -> dict[str, str]:
     return {**answer_headers(run), "x-should-retry": "false"}
 
 
+def failed_after_output(run: Run) -> dict[str, str]:
+    """Return headers of an answer that failed after output. The access log has the outcome, whatever the status is."""
+    assert run.settlement is not None
+    return {**not_again(run), "x-run-outcome": run.settlement.outcome}
+
+
 def failed_headers(run: Run, settled: Failed | Interrupted) -> dict[str, str]:
     """Return headers that let SDKs retry a failure before any output, if it did not reach a model."""
-    again = settled.error.status in (429, 503, OVERLOADED) and not settled.text
-    return {**answer_headers(run), "x-should-retry": "true"} if again else not_again(run)
+    return {**answer_headers(run), "x-should-retry": "true"} if settled.error.may_pass else not_again(run)

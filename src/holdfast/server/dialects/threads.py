@@ -69,7 +69,7 @@ async def whole_request(parts: Parts, request: Request, fields: dict[str, Any], 
 
 def answer_of(run: Run) -> MessageAnswer:
     """Return a run as an empty message."""
-    return MessageAnswer(run.id, run.record.model)
+    return MessageAnswer(run.id, run.record.echo)
 
 
 async def _continued(parts: Parts, request: Request, message_id: str) -> Run:

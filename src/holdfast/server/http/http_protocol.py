@@ -32,7 +32,7 @@ PACE = 1024
 """Bytes of a body that must arrive within each `body_timeout`."""
 MOST_AHEAD = 100
 """Maximum number of pipelined requests: each takes memory, and 14,000 fit into one read."""
-_LOGGED_IDS = {"run": b"x-run-id", "request": b"x-request-id"}
+_LOGGED_IDS = {"run": b"x-run-id", "request": b"x-request-id", "outcome": b"x-run-outcome"}
 LINGER = 2.0
 """Seconds for which a refused client may continue to send. A close with unread bytes resets the connection."""
 

@@ -153,10 +153,16 @@ def copies(sock: socket.socket) -> list[socket.socket]:
 
 
 def address(sock: socket.socket, settings: Settings) -> str:
-    """Return the address of a listening socket as a URL."""
+    """Return the URL by which a listening socket is opened: on this machine, if it listens on all addresses."""
     host, port = sock.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     scheme = "https" if settings.tls_cert else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_for_all(sock: socket.socket) -> bool:
+    """Return whether a socket listens on all addresses of the machine."""
+    return sock.getsockname()[0] in ("0.0.0.0", "::")
 
 
 def serve_forever(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ...ids import ModelName, full_name
 from ...upstreams import Providers
 
 OTHER = "other"
@@ -23,37 +24,27 @@ _UNKNOWN = ModelLabel(OTHER, OTHER)
 
 
 class ModelLabels:
-    """The labels of model names: `provider/model`, a bare name that only one provider has, or an alias."""
+    """The labels of models, by their full names."""
 
     def __init__(self, providers: Providers | None = None) -> None:
         self._providers = providers
-        self._labels: dict[str, ModelLabel] = {}
+        self._labels: dict[ModelName, ModelLabel] = {}
         self._names: frozenset[str] = frozenset()
         self._used: set[ModelLabel] = set()
         if providers is not None:
-            self._take({provider.name: provider.models or () for provider in providers.all}, providers.aliases)
+            self._take({provider.name: provider.models or () for provider in providers.all})
 
     async def look(self) -> None:
         """Read the lists of models of the upstreams. The providers cache them."""
         if (providers := self._providers) is not None:
-            all_providers = providers.all
-            listed = {provider.name: await provider.list_models() for provider in all_providers}
-            self._take(listed, providers.aliases)
+            self._take({provider.name: await provider.list_models() for provider in providers.all})
 
-    def _take(self, listed: Mapping[str, Iterable[str]], aliases: Mapping[str, str]) -> None:
-        labels: dict[str, ModelLabel] = {}
-        twice: set[str] = set()
-        for provider, models in listed.items():
-            for model in models:
-                labels[f"{provider}/{model}"] = label = ModelLabel(provider, model)
-                if model in labels:
-                    twice.add(model)
-                labels.setdefault(model, label)
-        named = {alias: labels[model] for alias, model in aliases.items() if model in labels}
-        self._labels = {name: label for name, label in labels.items() if name not in twice} | named
+    def _take(self, listed: Mapping[str, Iterable[str]]) -> None:
+        offered = [ModelLabel(provider, model) for provider, models in listed.items() for model in models]
+        self._labels = {full_name(*label): label for label in offered}
         self._names = frozenset(listed)
 
-    def of(self, name: str) -> ModelLabel:
+    def of(self, name: ModelName) -> ModelLabel:
         """Return the labels of a model's name. A model that is not offered is `other`."""
         label = self._labels.get(name)
         if label is None:

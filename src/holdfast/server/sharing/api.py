@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -23,6 +24,8 @@ from .shares import Included, May, Share
 
 LONGEST_LINK = 10 * 366 * 86400
 """Maximum seconds after which a link may expire."""
+Lasting = Annotated[float, msgspec.Meta(ge=1, le=LONGEST_LINK)]
+"""Seconds after which a share expires. A link without it ends after `link_days`; null is for one without an end."""
 MOST_LISTED = 100
 """Maximum number of sessions that are listed as shared with one group."""
 
@@ -40,7 +43,7 @@ class NewShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_id: str | None = None
     include: tuple[Included, ...] = ()
     sign_in: bool = False
-    expires_in: Annotated[float, msgspec.Meta(ge=1, le=LONGEST_LINK)] | None = None
+    expires_in: Lasting | UnsetType | None = UNSET
 
 
 class NewRunShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +51,7 @@ class NewRunShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     include: tuple[Included, ...] = ()
     sign_in: bool = False
-    expires_in: Annotated[float, msgspec.Meta(ge=1, le=LONGEST_LINK)] | None = None
+    expires_in: Lasting | UnsetType | None = UNSET
 
 
 class NoSession(Conflict):
@@ -133,7 +136,11 @@ async def _last(parts: Parts, session: Session, message_id: str | None) -> tuple
 
 
 def _end(parts: Parts, body: NewShare) -> float | None:
-    return None if body.expires_in is None else parts.engine.now() + body.expires_in
+    """Return when a share ends. Who wants a link without an end says so; a group has the share until it is revoked."""
+    lasts = body.expires_in
+    if lasts is UNSET:
+        lasts = None if body.group else parts.settings.link_days * 86400
+    return None if lasts is None else parts.engine.now() + lasts
 
 
 async def list_session_shares(parts: Parts, request: Request) -> ASGIApp:
@@ -154,13 +161,14 @@ async def revoke_share(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_all_shares(parts: Parts, request: Request) -> ASGIApp:
-    """List the shares of all owners, the newest first, a page at a time."""
+    """List the shares of all owners, the newest first, a page at a time. Titles are people's words, and not shown."""
     limit = whole_number(request, "limit", 50, 200)
     page = await parts.shares.page(before=request.query_params.get("before"), limit=limit)
-    listed = [
-        {**(await _share_json(parts, each)), "owner": each.owner, "person": await owner_name(parts, each.owner)}
-        for each in page
-    ]
+    listed: list[dict[str, Any]] = []
+    for each in page:
+        shown: dict[str, Any] = {**await _share_json(parts, each)}
+        del shown["title"]
+        listed.append({**shown, "owner": each.owner, "person": await owner_name(parts, each.owner)})
     return Json({"shares": listed, "next": page[-1].id if len(page) == limit else None})
 
 

@@ -11,14 +11,15 @@ import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from ...access import Access
 from ...concurrency.watchers import Wake
-from ...errors import Conflict, HoldfastError
-from ...store.documents import Documents, DocumentStore, Stored
+from ...errors import Conflict, HoldfastError, StaleDocument
+from ...store.documents import DocumentGuard, Documents, DocumentStore, Stored
 from ..accounts.people.changes import AccessChanges
 
 May = Literal["read", "write"]
@@ -170,6 +171,7 @@ class Shares:
         """`is_disabled` returns whether the account of an owner is disabled: then none of its shares is valid."""
         self._is_disabled = is_disabled
         self._all = Documents(store, "share", Share, now=now)
+        self._one_at_a_time = DocumentGuard(store, "shares")
         self._by_group = Documents(store, "group_share", _InGroup, now=now)
         self._changes = AccessChanges(store, now=now)
         self._now = now
@@ -180,15 +182,15 @@ class Shares:
 
     async def add_link(self, owner: str, share: Share) -> tuple[str, Stored[Share]]:
         """Add a link, and return its token, which is not stored."""
-        await self._check_room(owner)
         token = secrets.token_urlsafe(32)
-        return token, await self._all.put(id_of_link(token), share, owner=owner)
+        return token, await self._add(id_of_link(token), share, owner)
 
     async def add_group(self, owner: str, share: Share) -> Stored[Share]:
         """Share a session with a group, or change the rights of the group."""
         id = id_in_group(share.session_id, share.group)
         if await self._all.get(id) is None:
-            await self._check_room(owner)
+            with suppress(StaleDocument):  # another request was faster
+                await self._add(id, share, owner)
         if await self._all.exchange(id, share, owner=owner) is not None:
             await self._changed(id)
         await self._by_group.exchange(id, _InGroup(share.session_id), owner=share.group)
@@ -196,9 +198,14 @@ class Shares:
         assert stored is not None
         return stored
 
-    async def _check_room(self, owner: str) -> None:
-        if len([True async for _ in self._all.all(owner=owner)]) >= MOST_SHARES:
-            raise TooManyShares
+    async def _add(self, id: str, share: Share, owner: str) -> Stored[Share]:
+        """Add a share, if its owner has not too many."""
+
+        async def check() -> None:
+            if len([True async for _ in self._all.all(owner=owner)]) >= MOST_SHARES:
+                raise TooManyShares
+
+        return await self._all.add_alone(id, share, check, among=self._one_at_a_time, owner=owner)
 
     async def of_owner(self, owner: str, session_id: str | None = None) -> list[Stored[Share]]:
         """Return the shares of an owner, the newest first: all, or those of one session."""
@@ -286,9 +293,9 @@ class Shares:
     async def refresh(self) -> None:
         """End the streams of shares that any node has revoked, and those whose readers have lost their right."""
         if not self._loans:
-            self._changes.skip()  # the shares of later streams are checked
             return
         if self._changes.are_lost:
+            await self._changes.skip()
             self._doubt(None)
         async for change in self._changes.read():
             if change.of in ("share", "account"):

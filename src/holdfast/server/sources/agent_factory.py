@@ -18,7 +18,7 @@ from ...agents.mcp.pool import ToolServers
 from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
-from ...pricing import Price
+from ...pricing import Price, Prices
 from ..accounts.agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
 from ..config.settings import AGENT, AgentSettings, McpSettings, Settings, SettingsError, data_folder
 
@@ -143,7 +143,7 @@ def make_agent(
             cost=described.max_cost or None,
             approval=described.approval_timeout or None,
         ),
-        price=settings.prices.get(described.model, Price()),
+        price=Prices(settings.prices).of(models_of(settings)[described.name]) or Price(),
         params=described.params,
         on_restart=described.on_restart,
     )

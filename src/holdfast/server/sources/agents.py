@@ -29,6 +29,7 @@ from ...errors import (
 )
 from ...events import Notice, Outlet, Source, Usage
 from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
+from ...ids import ModelName
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...log.steps import Steps
@@ -208,23 +209,27 @@ class AgentSources:
         if record.kind == AGENT and agent is not None and not self._users.may_use(caller, agent):
             raise _not_there(record)
 
-    def is_hidden(self, model: str, caller: Access) -> bool:
-        """Return whether a model of the settings is one that the caller may not use."""
-        if self.kind_of(model) == AGENT:
-            return not self._users.may_use(caller, model.partition("/")[2])
-        return not caller.may_ask(self._providers.aliases.get(model, model))
+    async def may_default(self, model: str, caller: Access) -> bool:
+        """Return whether the default model of the settings is one that the caller may use."""
+        if not caller.models and not self.agents and not self.published:
+            return True
+        try:
+            await self.providers_for(caller).find(model)
+        except ModelNotFound:
+            return False
+        return True
 
-    def default_for(self, caller: Access, kind: str, model: str) -> dict[str, Any]:
+    def default_for(self, caller: Access, kind: str, model: ModelName) -> dict[str, Any]:
         """Return the field for a run's request that gives it the tools of the agent `default`, if the caller may."""
         is_default = kind == AGENT and model.partition("/")[0] != AGENT and DEFAULT in self.agents
         return {HAS_DEFAULT: True} if is_default and self._users.may_use(caller, DEFAULT) else {}
 
-    def kind_of(self, model: str, wanted: str = "chat") -> str:
+    def kind_of(self, model: ModelName, wanted: str = "chat") -> str:
         """Return the kind of a run: `agent` if its model is an agent, else the requested one."""
         prefix, _, name = model.partition("/")
         return AGENT if prefix == AGENT and (name in self.agents or name in self.published) else wanted
 
-    def require_model(self, model: str, place: str) -> None:
+    def require_model(self, model: ModelName, place: str) -> None:
         """Refuse an agent in comparisons and batches, which have no place for its steps and approvals."""
         if self.kind_of(model) == AGENT:
             raise BadRequest(
@@ -236,7 +241,7 @@ class AgentSources:
     async def _published(self, record: RunRecord) -> Published:
         """Return the published agent of a run. Its owner may have lost the right to use it."""
         name = record.model.partition("/")[2]
-        if not await self._users.owner_may_use(record.owner, name):
+        if not await self._users.owner_may_use(record, name):
             raise _not_there(record)
         return self.published[name]
 
@@ -251,10 +256,10 @@ class AgentSources:
         """
         prefix, _, name = record.model.partition("/")
         if prefix == AGENT:
-            if name not in self.agents or not await self._users.owner_may_use(record.owner, name):
+            if name not in self.agents or not await self._users.owner_may_use(record, name):
                 raise _not_there(record)
             return self.agents[name]
-        may_use = HAS_DEFAULT in record.request and await self._users.owner_may_use(record.owner, DEFAULT)
+        may_use = HAS_DEFAULT in record.request and await self._users.owner_may_use(record, DEFAULT)
         default = self.agents.get(DEFAULT) if may_use else None
         return msgspec.structs.replace(default or Agent(name=DEFAULT), model=record.model)
 

@@ -8,21 +8,23 @@ from typing import Any, cast
 
 import msgspec
 
-from ...errors import ModelNotFound, ProviderError
+from ...errors import ModelNotFound, NoPrice, ProviderError
 from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
+from ...ids import ModelName
 from ...log.log import Log
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.files import with_pictures
-from ...upstreams import Attaching, ChatRequest, Provider, Providers
+from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
+from ...upstreams.openai.provider import COMPLETIONS
 from ..dialects.responses.response_chains import RESPONSE, conversation
 from ..traces import AnswerChat, Traces
 
 AS_SENT = "as_sent"
 """The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
-RequireModel = Callable[[RunRecord, str], Awaitable[None]]
-"""Raises if the owner of a run, or the key that started it, may not use a model any more, given by its full name."""
+RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
+"""Raises if the owner of a run, or the key that started it, may not use a model any more."""
 QUICK = 1.0  # seconds of retries for a client that retries itself
 
 
@@ -69,7 +71,11 @@ class ChatSources:
         """Ask a model, or its fallback, for a run's agent. `by_grant`: the right to the agent includes its model."""
 
         async def request(model: str) -> ChatRequest:
-            return ChatRequest(model=model, messages=messages, params=params, patience=self._patience_of(record))
+            has_time = _has_time(record)
+            patience = self._patience if has_time else QUICK
+            return ChatRequest(
+                model=model, messages=messages, params=params, patience=patience, client_repeats=not has_time
+            )
 
         await self._ask(record, name, request, out, by_grant=by_grant)
 
@@ -81,11 +87,9 @@ class ChatSources:
             as_sent=record.request.get(AS_SENT, {}),
             name=record.id if _can_be_found_again(record) else "",
             goes_on=record.message_id is not None and record.message_id == record.parent_id,
-            patience=self._patience_of(record),
+            patience=self._patience if _has_time(record) else QUICK,
+            client_repeats=not _has_time(record),
         )
-
-    def _patience_of(self, record: RunRecord) -> float:
-        return self._patience if _has_time(record) else QUICK
 
     async def _ask(
         self,
@@ -99,29 +103,29 @@ class ChatSources:
         by_grant: bool = False,
     ) -> None:
         """Ask one model after the other until one begins to answer. No other continues its answer."""
-        provider, model = await self._providers.find(name)
-        used, asked = self._providers.use(provider), [f"{provider.name}/{model}"]
+        found = await self._providers.find(name)
+        used, asked = self._providers.use(found.provider), [found.name]
         try:
             if not by_grant:
                 await self._check(record, asked[0])
-            request = await request_to(model)
+            request, provider = await request_to(found.model), found.provider
             if request.goes_on:  # its log begins with the existing text
                 out.emit([AnswerBegins(think=False), Text(cast(str, request.messages[-1]["content"]))])
             if notice:
                 out.emit([Notice("new_turn", notice)])
             while True:
-                if not provider.think or request.goes_on or len(asked) > 1:  # else it is set already
-                    out.emit([AnswerBegins(think=provider.think)])
+                out.emit([AnswerBegins(think=provider.think, is_owed=_asks(request))])
                 if alone or asked[-1] not in self._fallbacks():
                     await self._asking(provider)(request, out)
                     return
                 why = await self._tried(provider, request, out, record, asked)
                 if why is None:
                     return
-                provider, model, words = why
+                found, words = why
+                provider = found.provider
                 used += self._providers.use(provider)
-                asked.append(f"{provider.name}/{model}")
-                request = msgspec.structs.replace(request, model=model)
+                asked.append(found.name)
+                request = msgspec.structs.replace(request, model=found.model)
                 instead = f"{asked[-2]} could not answer ({words}): {asked[-1]} answers instead."
                 out.emit([Notice("fallback", instead, asked[-1])])
         finally:
@@ -133,8 +137,8 @@ class ChatSources:
         return provider.answer if traces is None else partial(traces.answer, provider.answer, provider.name)
 
     async def _tried(
-        self, provider: Provider, request: ChatRequest, out: Outlet, record: RunRecord, asked: Sequence[str]
-    ) -> tuple[Provider, str, str] | None:
+        self, provider: Provider, request: ChatRequest, out: Outlet, record: RunRecord, asked: Sequence[ModelName]
+    ) -> tuple[FoundModel, str] | None:
         """Let a provider answer. If it fails before its first output, return the fallback and the error."""
         attempt = _Attempt(out, has_spoken=request.goes_on)
         try:
@@ -144,26 +148,26 @@ class ChatSources:
             stand_in = None if is_final else await self._stand_in(record, asked)
             if stand_in is None:
                 raise
-            return *stand_in, str(error).rstrip(".")
+            return stand_in, str(error).rstrip(".")
         finally:
             attempt.emit = out.emit  # break the reference cycle, so that reference counting frees it
         return None
 
-    async def _check(self, record: RunRecord, model: str) -> None:
+    async def _check(self, record: RunRecord, model: ModelName) -> None:
         if self._require is not None:
             await self._require(record, model)
 
-    async def _stand_in(self, record: RunRecord, asked: Sequence[str]) -> tuple[Provider, str] | None:
+    async def _stand_in(self, record: RunRecord, asked: Sequence[ModelName]) -> FoundModel | None:
         """Return the fallback of the last model, if it may be used. A model is not asked twice."""
         named = self._fallbacks().get(asked[-1])
         if named is None or named in asked:
             return None
         try:
-            provider, model = await self._providers.find(named)
-            await self._check(record, f"{provider.name}/{model}")
-        except ModelNotFound:
+            found = await self._providers.find(named)
+            await self._check(record, found.name)
+        except (ModelNotFound, NoPrice):
             return None
-        return provider, model
+        return found
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return the source that resumes a run after a crash, if its provider can attach to the answer."""
@@ -188,7 +192,7 @@ class ChatSources:
         assert isinstance(provider, Attaching)
         used = self._providers.use(provider)
         try:
-            out.emit([AnswerBegins(think=False)])  # the stored reasoning is split already
+            out.emit([AnswerBegins(think=False, is_owed=True)])  # the stored reasoning is split already
             await self._attaching(provider, record, log)(out)
         finally:
             self._providers.let_go(used)
@@ -198,7 +202,7 @@ class ChatSources:
         attach = partial(provider.attach, record.id, text=log.text, reasoning=log.reasoning)
         if self._traces is None:
             return attach
-        name, _, model = (log.answered_by or record.model).rpartition("/")
+        name, _, model = (log.answered_by or record.model).partition("/")
         request = ChatRequest(model=model, messages=[])
         return partial(self._traces.answer, lambda _, out: attach(out), name, request)
 
@@ -214,6 +218,15 @@ class ChatSources:
         shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))
         system = record.request.get("system") or (session.system if session else None)
         return alternating(for_model(shown, system))
+
+
+def _asks(request: ChatRequest) -> bool:
+    """Return whether silence is no answer: unless a tool's result, a begun answer or a stop sequence allows for it.
+
+    After its tools a model may have nothing to add, and editors ask for completions of which there may be none.
+    """
+    asked = request.messages[-1]["role"] not in ("tool", "function", "assistant") if request.messages else False
+    return asked and not request.params.get("stop") and COMPLETIONS not in request.as_sent
 
 
 def _has_time(record: RunRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -62,11 +63,30 @@ async def the_audit_log_is_read_by_actor_action_person_and_time(case: Case) -> N
         return [entry.id.partition(".")[0] for entry in found]
 
     end = (await case.store.audit_end())[0] + 1
-    assert ["a", "c"] == await ids(AuditFilter(actor=ada))
+    assert ["a", "c"] == await ids(AuditFilter(actors=(ada,)))
+    assert ["a", "b", "c"] == await ids(AuditFilter(actors=(bob, ada)))
+    assert [] == await ids(AuditFilter(actors=()))
     assert ["c"] == await ids(AuditFilter(action=case.id("other")))
     assert ["a", "b", "c"] == await ids(AuditFilter(person=ada))
     assert ["b"] == await ids(AuditFilter(person=ada, since=2.0, until=3.0))
     assert ["c", "b"] == await ids(AuditFilter(person=ada), before=end, limit=2)
+
+
+@CHECKS.add
+async def the_audit_log_is_read_by_kinds_of_actions_and_without_reads(case: Case) -> None:
+    """Admins look at lists far more often than they change something."""
+    ada, kind = case.id("ada"), case.id("kind")
+    actions = {"a": f"{kind}.new", "b": f"{kind}.list", "c": f"{kind}.read", "d": "GET /api", "e": f"{kind}s.new"}
+    for name, action in actions.items():
+        await case.store.add_audit(_entry(case, name, actor=ada, action=action))
+
+    async def ids(**wanted: Any) -> list[str]:
+        found = await case.store.read_audit(AuditFilter(actors=(ada,), **wanted))
+        return [entry.id.partition(".")[0] for entry in found]
+
+    assert ["a", "b", "c"] == await ids(action=kind)
+    assert ["a", "e"] == await ids(changes=True)
+    assert ["a", "b", "c", "d", "e"] == await ids(changes=False)
 
 
 @CHECKS.add
@@ -120,8 +140,8 @@ async def old_chats_are_found_by_their_last_change(case: Case) -> None:
 @CHECKS.add
 async def a_revoked_key_says_nothing_about_a_person_who_was_deleted(case: Case) -> None:
     """Its digest stays, so that it cannot be added again. An active key is not changed."""
-    of_ada = {"account": case.id("ada"), "owner": case.owner, "last_used_at": 3.0}
-    one, two = replace(case.api_key("one"), **of_ada), replace(case.api_key("two"), **of_ada)
+    ada = await case.person("ada", case.owner)
+    one, two = (case.api_key(name, owner=case.owner, account=ada, last_used_at=3.0) for name in ("one", "two"))
     await case.store.add_key(one)
     await case.store.add_key(two)
     await case.store.revoke_key(one.id, 9.0)

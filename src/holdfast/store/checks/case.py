@@ -12,7 +12,7 @@ from ...events import (
 )
 from ...history import Message, Session
 from ...ids import new_id
-from .. import Append, FeedEntry, Idempotency, KeyRecord, LogEnd, RunRecord, Store
+from .. import Append, Document, FeedEntry, Idempotency, KeyRecord, LogEnd, RunRecord, Store
 from ..records import NodeRecord
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -67,10 +67,17 @@ class Case:
         """Return an idempotency key."""
         return Idempotency(self.owner, self.id(name), digest)
 
-    def api_key(self, name: str, tag: str = "", *, admin: bool = False) -> KeyRecord:
-        """Return an API key that is not in the store yet; keys of one name differ by their tags."""
+    def api_key(self, name: str, tag: str = "", **fields: Any) -> KeyRecord:
+        """Return an API key of a new service that is not in the store yet; keys of one name differ by their tags."""
         id = self.id(f"key-{name}{tag}")
-        return KeyRecord(id=id, name=self.id(name), sha256=f"digest of {id}", created_at=2.5, admin=admin)
+        made = {"id": id, "name": self.id(name), "owner": self.id(f"svc-{name}{tag}"), "created_at": 2.5}
+        return KeyRecord(**{**made, "sha256": f"digest of {id}", **fields})
+
+    async def person(self, name: str, owner: str = "") -> str:
+        """Add an account, and return its id, which is its owner unless another is given."""
+        id = self.id(name)
+        await self.store.add_account(Document(kind="account", id=id, body={"name": name}), owner or id)
+        return id
 
     async def api_keys(self) -> list[KeyRecord]:
         """Return the API keys of this check."""

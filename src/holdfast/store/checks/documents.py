@@ -144,7 +144,8 @@ async def a_deleted_document_is_gone_and_can_come_again(case: Case) -> None:
     for name in ("d1", "d2"):
         await case.store.put_document(Document(kind=kind, id=name, owner=case.owner))
 
-    assert await case.store.delete_document(kind, "d1")
+    assert not await case.store.delete_document(kind, "d1", 2)
+    assert await case.store.delete_document(kind, "d1", 1)
     assert not await case.store.delete_document(kind, "d1")
     assert await case.store.get_document(kind, "d1") is None
     await raised(StaleDocument, case.store.put_document(Document(kind=kind, id="d1", owner=case.owner), 1))

@@ -6,11 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ...errors import (
-    KeyExists,
-)
+from ...access import LOCAL, settings_owner
+from ...errors import KeyExists, KeyLimitReached, OwnerTaken
 from .. import KeyDetails
-from .case import Case, Checks
+from .case import Case, Checks, raised
 
 CHECKS = Checks()
 
@@ -94,12 +93,13 @@ async def keys_are_there_after_a_restart(case: Case) -> None:
 @CHECKS.add
 async def two_people_may_give_their_keys_one_name(case: Case) -> None:
     """A name is unique for its owner; a list of one person's keys has no others."""
-    ann = replace(case.api_key("laptop", tag="a"), owner=case.id("ann"), account=case.id("ann"))
-    bob = replace(case.api_key("laptop", tag="b"), owner=case.id("bob"), account=case.id("bob"))
+    of_ann, of_bob = await case.person("ann"), await case.person("bob")
+    ann = case.api_key("laptop", tag="a", owner=of_ann, account=of_ann)
+    bob = case.api_key("laptop", tag="b", owner=of_bob, account=of_bob)
     assert ann == await case.store.add_key(ann)
     assert bob == await case.store.add_key(bob)
 
-    assert [ann] == await case.store.list_keys(account=case.id("ann"))
+    assert [ann] == await case.store.list_keys(account=of_ann)
 
 
 @CHECKS.add
@@ -132,3 +132,97 @@ async def the_use_of_a_key_is_noted_and_is_no_change(case: Case) -> None:
 
     assert before == await case.store.key_changes()
     assert [replace(one, last_used_at=12.0)] == await case.api_keys()
+
+
+@CHECKS.add
+async def a_key_of_a_service_never_has_the_owner_of_a_person(case: Case) -> None:
+    """Nor that of the local user or of the settings file: it would be a second key to what belongs to them."""
+    ann = await case.person("ann")
+    for owner in (ann, LOCAL, settings_owner("boss"), ""):
+        await raised(OwnerTaken, case.store.add_key(case.api_key("twin", owner=owner)))
+
+    assert [] == await case.api_keys()
+    assert (ann, None) == (await case.store.account_of(ann), await case.store.account_of(settings_owner("boss")))
+
+
+@CHECKS.add
+async def a_key_of_a_person_has_the_owner_of_that_person(case: Case) -> None:
+    """Not that of another person, of a service, or of nobody."""
+    ann, bob = await case.person("ann"), await case.person("bob")
+    service = await case.store.add_key(case.api_key("ci"))
+    for owner in (bob, service.owner, case.id("nobody"), LOCAL):
+        await raised(OwnerTaken, case.store.add_key(case.api_key("twin", owner=owner, account=ann)))
+
+    assert [service] == await case.api_keys()
+
+
+@CHECKS.add
+async def a_service_may_have_several_keys(case: Case) -> None:
+    """They open the same things. Its owner stays when all of them are revoked, so that it can get another."""
+    one = await case.store.add_key(case.api_key("ci"))
+    two = await case.store.add_key(case.api_key("ci-2", owner=one.owner))
+    for key in (one, two):
+        await case.store.revoke_key(key.id, 3.0)
+
+    assert "" == await case.store.account_of(one.owner)
+    assert one.owner == (await case.store.add_key(case.api_key("ci-3", owner=one.owner))).owner
+
+
+@CHECKS.add
+async def of_accounts_that_claim_one_owner_at_once_one_gets_it(case: Case) -> None:
+    """The others leave nothing behind."""
+    owner = case.id("shared")
+    tries = [case.person(f"person{n}", owner) for n in range(5)]
+    results = await asyncio.gather(*tries, return_exceptions=True)
+    (winner,) = [result for result in results if isinstance(result, str)]
+    stored = [await case.store.get_document("account", case.id(f"person{n}")) for n in range(5)]
+
+    assert 4 == sum(isinstance(result, OwnerTaken) for result in results)
+    assert winner == await case.store.account_of(owner)
+    assert [winner] == [document.id for document in stored if document is not None]
+
+
+@CHECKS.add
+async def an_account_that_takes_over_a_service_gets_its_keys(case: Case) -> None:
+    """From then on they are keys of a person, with the limits of that person. An owner of the settings stays there."""
+    key = await case.store.add_key(case.api_key("ci"))
+    before = await case.store.key_changes()
+    ann = await case.person("ann", key.owner)
+
+    assert [replace(key, account=ann)] == await case.store.list_keys(account=ann)
+    assert [key.id] == [each.id for each in await case.store.list_keys(after=before) if each.id == key.id]
+    assert key.id not in await case.store.misplaced_keys()
+    await raised(OwnerTaken, case.store.add_key(case.api_key("ci-2", owner=key.owner)))
+    await raised(OwnerTaken, case.person("bob", settings_owner("boss")))
+
+
+@CHECKS.add
+async def an_owner_that_was_released_can_be_claimed(case: Case) -> None:
+    """Its data stays where it is, for the next account. A key that is left over without an owner is named."""
+    ann = await case.person("ann")
+    key = await case.store.add_key(case.api_key("laptop", owner=ann, account=ann))
+    is_known = await case.store.release_owner(ann)
+
+    assert (True, False) == (is_known, await case.store.release_owner(ann))
+    assert [key.id] == [id for id in await case.store.misplaced_keys() if id == key.id]
+    bob = await case.person("bob", ann)
+    assert bob == await case.store.account_of(ann)
+    assert [key.id] == [id for id in await case.store.misplaced_keys() if id == key.id]
+    await case.store.revoke_key(key.id, 4.0)
+    assert key.id not in await case.store.misplaced_keys()
+
+
+@CHECKS.add
+async def a_limit_of_keys_holds_for_keys_that_are_added_at_once(case: Case) -> None:
+    """It counts the active keys of one person: none that is revoked or has expired."""
+    ann = await case.person("ann")
+    ended = KeyDetails(expires_at=1.0)
+    await case.store.add_key(case.api_key("expired", owner=ann, account=ann, details=ended), 3)
+    keys = [case.api_key(f"key{n}", owner=ann, account=ann) for n in range(6)]
+    results = await asyncio.gather(*(case.store.add_key(key, 3) for key in keys), return_exceptions=True)
+    added = [key for key, result in zip(keys, results, strict=True) if result == key]
+
+    assert 3 == sum(isinstance(result, KeyLimitReached) for result in results) == len(added)
+    await case.store.revoke_key(added[0].id, 5.0)
+    again = case.api_key("again", owner=ann, account=ann)
+    assert again == await case.store.add_key(again, 3)

@@ -10,9 +10,12 @@ from ...errors import (
     SessionBusy,
 )
 from ...events import (
+    ErrorInfo,
+    Failed,
     Receipt,
     Settled,
     Stopped,
+    Text,
 )
 from .case import Case, Checks, raised
 
@@ -247,6 +250,32 @@ async def a_dropped_run_leaves_no_trace_in_the_transcript(case: Case) -> None:
     before = await case.everything()
     for run_id in (queued.id, running.id, case.id("unknown")):
         assert await case.store.drop_queued(run_id, Stopped(by="shutdown"), 9.0) is None
+    assert before == await case.everything()
+
+
+@CHECKS.add
+async def a_refused_start_is_settled_and_frees_its_key(case: Case) -> None:
+    """Its caller was told that it did not start: a repeated request starts another run."""
+    await case.session()
+    failed, key, other = Failed(error=ErrorInfo("owner_silent", "Not now.")), case.key("k"), case.key("other")
+    unheard = await case.start("r1", case.user("a"), idempotency=key)
+    assert await case.store.refuse_start(unheard.id, case.id("another node"), failed, 8.0) is None
+    refused = await case.store.refuse_start(unheard.id, unheard.node_id, failed, 8.0)
+    again = await case.start("r2", case.user("b"), idempotency=key)
+    waiting = await case.start("r3", case.user("c"), if_busy="queue", idempotency=other)
+    dropped = await case.store.refuse_start(waiting.id, waiting.node_id, failed, 9.0)
+
+    for record in (refused, dropped):
+        assert record is not None
+        assert ("settled", failed) == (record.status, record.settlement)
+        assert record == await case.store.get_run(record.id)
+        assert [Settled(failed)] == await case.store.read_log(record.id, 0)
+    assert again == await case.store.find_repeated(key)
+    assert await case.store.find_repeated(other) is None
+    await case.append(again, 1, Text("one "))
+    before = await case.everything()
+    for run_id in (unheard.id, waiting.id, again.id, case.id("unknown")):
+        assert await case.store.refuse_start(run_id, unheard.node_id, failed, 9.0) is None
     assert before == await case.everything()
 
 

@@ -31,6 +31,7 @@ from ...events import (
     Usage,
 )
 from ...history import Message
+from ...ids import ModelName
 from .. import HEAD, RunRecord
 from .case import Case, Checks, raised, types
 
@@ -46,7 +47,8 @@ async def a_run_is_kept_as_it_was_given(case: Case) -> None:
     record = RunRecord(
         id=case.id("r"),
         owner=case.owner,
-        model="m",
+        model=ModelName("up/m"),
+        asked="m",
         kind="agent",
         lifetime="attached",
         node_id="k",
@@ -365,7 +367,7 @@ async def messages_come_back_as_they_were(case: Case) -> None:
         role="assistant",
         content=None,
         run_id=run.id,
-        model="m",
+        model=ModelName("up/m"),
         partial=True,
         outcome="stopped",
         reasoning="why",

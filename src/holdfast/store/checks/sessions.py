@@ -374,6 +374,47 @@ async def a_search_names_the_message_and_the_sentence(case: Case) -> None:
 
 
 @CHECKS.add
+async def one_message_of_a_session_is_read(case: Case) -> None:
+    """A list of runs shows the question of each, and not whole sessions."""
+    await case.session()
+    await case.session("other")
+    await case.start("r", case.user("a", "Why?"), case.user("b", "And then?"))
+
+    found = await case.store.get_message(case.id("s"), case.id("b"))
+    assert found is not None
+    assert "And then?" == found.content
+    for session, message in (("s", "unknown"), ("other", "b"), ("unknown", "b")):
+        assert await case.store.get_message(case.id(session), case.id(message)) is None
+
+
+@CHECKS.add
+async def a_search_covers_the_whole_of_a_long_message(case: Case) -> None:
+    """A word at the end of a long answer is found, with its place, also if another word of the query is everywhere."""
+    sections = [f"Section {n}. Ebbe, flóod and tide {n}.\n\n" for n in range(12_000)]
+    await case.session()
+    await case.start("r", case.user("a", "".join(sections)))
+
+    for number in (0, 6_000, 11_999):
+        query = f"Section {number}"
+        assert [case.id("s")] == [one.id for one in await case.store.list_sessions(case.owner, query=query)]
+        hit = (await case.store.find_messages([case.id("s")], query))[case.id("s")]
+        assert f"Section {number}." == "".join(text for text, _ in hit.excerpt).strip()
+        assert hit.offset == len("".join(sections[:number]))
+
+
+@CHECKS.add
+async def a_message_of_many_different_words_is_stored_and_found_by_the_first(case: Case) -> None:
+    """An index has limits. What exceeds them is not found, and costs nobody a message."""
+    letters = [chr(0x12000 + n) for n in range(300)]  # of four bytes each
+    different = [f"{one}{other}{one}" for one in letters for other in letters]
+    await case.session()
+    await case.start("r", case.user("a", " ".join(different)))
+
+    assert " ".join(different) == (await case.store.messages(case.id("s")))[0].content
+    assert [case.id("s")] == [one.id for one in await case.store.list_sessions(case.owner, query=different[1000])]
+
+
+@CHECKS.add
 async def a_search_that_finds_no_message_names_none(case: Case) -> None:
     """Only the title has the word, or the query has no word."""
     await case.session(title="harbour")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 from msgspec.structs import replace
 
-from ...events import Completed, Usage
-from .. import Cap, Charge, Draw, Payer
+from ...events import Completed, Text, Usage
+from ...ids import ModelName
+from .. import Cap, Charge, Document, Draw, Payer
 from .case import Case, Checks
 
 CHECKS = Checks()
@@ -22,7 +24,7 @@ def _cap(case: Case, **limits: float) -> Cap:
 
 def _charge(case: Case, name: str) -> Charge:
     node_id = case.id("node_id")
-    return Charge(id=case.id(name), owner=case.owner, model="up/m", started_at=NOW, node_id=node_id)
+    return Charge(id=case.id(name), owner=case.owner, model=ModelName("up/m"), started_at=NOW, node_id=node_id)
 
 
 @CHECKS.add
@@ -64,11 +66,47 @@ async def what_a_settled_run_has_used_counts_once(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_settlement_counts_no_less_than_was_measured(case: Case) -> None:
+    """A run that was stopped has used what it had drawn for; one that is whole costs what its provider counts."""
+    await case.alive("node_id")
+    run = await case.store.create_run(case.record("measured", None, created_at=NOW))
+    measured = replace(_charge(case, "measured"), input_tokens=20, output_tokens=70, cost=0.5)
+    await case.store.draw([Draw(charge=measured, caps=(_cap(case, tokens=1000),), tokens=500)], NOW)
+    settled = Completed(text="t", usage=Usage(30, 12, cost=0.25))
+    await case.store.settle(run.id, run.epoch, seq=1, settlement=settled, message=None, now=NOW)
+    [row] = await case.store.usage(DAY, DAY, owner=case.owner)
+
+    assert (30, 70, 0.5) == (row.input_tokens, row.output_tokens, row.cost)
+
+
+@CHECKS.add
+async def a_request_holds_what_it_opens_with(case: Case) -> None:
+    """Others that hold something wait for it; what it has used replaces what it held."""
+    await case.alive("node_id")
+    cap = _cap(case, tokens=1000, cost=10.0)
+    names = ("first", "second", "third")
+    opened = [Draw(charge=_charge(case, name), caps=(cap,), opens=True, tokens=500, cost=5.0) for name in names]
+    results = [(await case.store.draw([draw], NOW))[0] for draw in opened]
+    await case.store.charge([replace(_charge(case, "first"), input_tokens=100, cost=1.0)], NOW)
+    [after] = await case.store.draw([opened[2]], NOW)
+
+    assert [None, None, "tokens"] == [result.refused for result in results]
+    assert (False, 1000) == (results[2].is_spent, results[2].left_tokens)
+    assert (None, 900) == (after.refused, after.left_tokens)
+
+
+@CHECKS.add
 async def a_budget_is_that_of_the_owner_the_key_or_the_group(case: Case) -> None:
     """Each counts the runs that are charged to it, before and after they are folded."""
     payer = Payer("", case.id("key"), (case.id("g1"), case.id("g2")))
     charge = Charge(
-        id=case.id("r"), owner=case.owner, model="m", started_at=NOW, payer=payer, output_tokens=70, cost=0.25
+        id=case.id("r"),
+        owner=case.owner,
+        model=ModelName("up/m"),
+        started_at=NOW,
+        payer=payer,
+        output_tokens=70,
+        cost=0.25,
     )
     await case.store.charge([charge, charge], NOW)
     caps = [
@@ -156,6 +194,32 @@ async def a_charge_of_several_runs_counts_as_so_many(case: Case) -> None:
 
 
 @CHECKS.add
+async def usage_without_its_owner_stays_in_the_sums(case: Case) -> None:
+    """What was used was paid for, whoever it was. Two people who are gone are one row, folded or not."""
+    await case.alive("node_id")
+    model = case.id("model")
+    charges = [
+        replace(_charge(case, f"{owner} {n}"), owner=case.id(owner), model=model, input_tokens=n, cost=0.5)
+        for owner in ("ada", "bob")
+        for n in (10, 20)
+    ]
+    before = sum(row.cost for row in await case.store.usage(DAY, DAY, owner=""))
+    await case.store.charge(charges[:3], NOW)
+    await case.store.fold_charges(NOW + 1, NOW + 1)
+    await case.store.charge(charges[3:], NOW + 2)
+    counts = [await case.store.disown_usage(case.id(owner)) for owner in ("ada", "bob", "ada")]
+    await case.store.fold_charges(NOW + 3, NOW + 3)
+    after = [row for row in await case.store.usage(DAY, DAY, owner="") if row.model == model]
+
+    assert counts[0] > 0 < counts[1]
+    assert 0 == counts[2]
+    assert [("", 4, 60, 2.0)] == [(row.key, row.runs, row.input_tokens, row.cost) for row in after]
+    assert 2.0 == round(sum(row.cost for row in await case.store.usage(DAY, DAY, owner="")) - before, 6)
+    for owner in ("ada", "bob"):
+        assert [] == await case.store.usage(DAY, DAY, owner=case.id(owner))
+
+
+@CHECKS.add
 async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
     """Otherwise a page that shows the budget could keep a run from starting."""
     await case.alive("node_id")
@@ -170,5 +234,21 @@ async def a_look_at_what_is_left_counts_for_nothing(case: Case) -> None:
 
 @CHECKS.add
 async def the_size_of_what_an_owner_has_is_known(case: Case) -> None:
-    """Messages count; it is 0 for an owner without any."""
+    """All of it counts: messages, requests and logs of runs, documents. It is 0 for an owner without any."""
+    await case.alive("node_id")
+    sizes, words = [await case.store.stored_bytes(case.owner)], "w" * 1000
+    await case.store.put_document(Document(kind="a", id=case.id("d"), owner=case.owner, body={"x": words}))
+    sizes.append(await case.store.stored_bytes(case.owner))
+    run = await case.store.create_run(case.record("r", None, request={"x": words}))
+    sizes.append(await case.store.stored_bytes(case.owner))
+    await case.append(run, 1, Text(words))
+    sizes.append(await case.store.stored_bytes(case.owner))
+    settled = Completed(text=words)
+    await case.store.settle(run.id, run.epoch, seq=2, settlement=settled, message=None, now=NOW)
+    sizes.append(await case.store.stored_bytes(case.owner))
+    await case.store.delete_run(run.id)
+    await case.store.delete_document("a", case.id("d"))
+
+    assert [] == [sizes for one, two in pairwise(sizes) if not 1000 <= two - one < 3000]
+    assert sizes[0] == await case.store.stored_bytes(case.owner)
     assert 0 == await case.store.stored_bytes(case.id("nobody"))

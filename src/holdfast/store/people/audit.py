@@ -49,8 +49,11 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of entries. A field that is None matches all."""
 
-    actor: str | None = None
+    actors: tuple[str, ...] | None = None
     action: str | None = None
+    """An action such as `key.revoke`, or the first part of several: `key`."""
+    changes: bool | None = None
+    """True leaves out the reads of admins."""
     person: str | None = None
     """The id of a person who is the actor or the target."""
     since: float | None = None
@@ -59,12 +62,18 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     def has(self, entry: AuditEntry) -> bool:
         """Return whether an entry matches."""
         return (
-            self.actor in (None, entry.actor)
-            and self.action in (None, entry.action)
+            (self.actors is None or entry.actor in self.actors)
+            and (self.action is None or entry.action == self.action or entry.action.startswith(f"{self.action}."))
+            and not (self.changes and is_read(entry.action))
             and (self.person is None or self.person in (entry.actor, entry.target))
             and (self.since is None or entry.at >= self.since)
             and (self.until is None or entry.at < self.until)
         )
+
+
+def is_read(action: str) -> bool:
+    """Return whether an action reads and changes nothing. Actions without a name are the method and the path."""
+    return action.startswith("GET ") or action.endswith((".list", ".read"))
 
 
 class AuditLog(Protocol):

@@ -26,8 +26,11 @@ class OwnedStore(Protocol):
         """Delete documents of an owner, at most `limit`. Returns how many; 0 if none is left."""
         ...
 
-    async def delete_usage_of(self, owner: str) -> int:
-        """Delete the usage of an owner, by key, model and day. Sums of groups stay. Returns the number of rows."""
+    async def disown_usage(self, owner: str) -> int:
+        """Remove an owner and the keys from their usage: it counts for the owner "" from then on, in all sums.
+
+        Returns the number of changed entries.
+        """
         ...
 
     async def forget_words(self, *, begin: bool) -> bool:

@@ -52,6 +52,8 @@ class HintListener:
         self._listeners: dict[str, OnHint] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.foreign = 0
+        """The number of notifications that no server has sent: any user of the database may send one."""
 
     def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
         """Call `on_hint` with each hint for a node, until the returned function is called."""
@@ -112,7 +114,21 @@ class HintListener:
         return channels
 
     def _pass_on(self, _connection: Any, _process: int, channel: str, payload: object) -> None:
-        topic, ids = _decode(str(payload))
+        try:
+            topic, ids = _decode(str(payload))
+        except msgspec.DecodeError:
+            self._note_foreign(channel)
+            return
         for node_id, on_hint in list(self._listeners.items()):
             for id in ids if channel in (_ALL, channel_of(node_id)) else ():
                 on_hint(topic, id)
+
+    def _note_foreign(self, channel: str) -> None:
+        """Count a notification that is no hint, and log the first one: thousands must not fill the log."""
+        self.foreign += 1
+        if self.foreign == 1:
+            logger.warning(
+                "a notification on the channel %s is not from a server of this store, and was ignored. Another program "
+                "uses this database: give it another one. Further ones are not logged",
+                channel,
+            )

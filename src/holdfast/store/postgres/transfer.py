@@ -6,11 +6,11 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from asyncpg import Connection
+from asyncpg import Connection, DataError
 
 from ...errors import Conflict
 from ..place import without_password
-from ..rows.migrations import COPYING
+from ..rows.migrations import COPYING, StoreDamaged
 from ..rows.tables import StoreTable, TableRow
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 from .driver import original, sendable
@@ -23,12 +23,17 @@ _NUMBERED = ("sessions", "files", "runs", "documents", "api_keys")
 
 
 def _answered(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Raise `StoreUnavailable` in place of the driver's errors."""
+    """Raise `StoreUnavailable` in place of the driver's errors; `StoreDamaged` for a value that has another type."""
 
     @functools.wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(*args, **kwargs)
+        except DataError as error:
+            raise StoreDamaged(
+                f"A value of the source does not fit its column in PostgreSQL: {error}. The server is not the cause. "
+                "Check the source with `holdfast db check`, and report this if it finds nothing."
+            ) from error
         except DRIVER_ERRORS as error:
             raise unreachable(error) from error
 

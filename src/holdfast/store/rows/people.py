@@ -24,8 +24,10 @@ class PeopleReading(Reading):
 
     def read_audit(self, filter: AuditFilter, after: int, before: int | None, limit: int) -> Querying[list[AuditEntry]]:
         """Return entries of the audit log."""
-        values: dict[str, Any] = {name: value for name, value in asdict(filter).items() if value is not None}
+        values: dict[str, Any] = {name: value for name, value in asdict(filter).items() if value not in (None, False)}
         conditions = [f"audit_of_{name}" for name in values]
+        if filter.actors is not None:
+            values["actors"] = self._dialect.many(filter.actors)
         query = ("audit" if before is None else "audit_newest", "audit_numbers", *conditions)
         numbers = {"after": after, "before": _LAST if before is None else before, "limit": limit}
         return [_as_entry(row) for row in (yield query, values | numbers)]
@@ -79,10 +81,12 @@ class PeopleWriting(PeopleReading):
         yield "delete_document_by_number", numbers
         return len(numbers)
 
-    def delete_usage_of(self, owner: str) -> Querying[int]:
-        """Delete the usage of an owner."""
+    def disown_usage(self, owner: str) -> Querying[int]:
+        """Remove an owner and the keys from their usage."""
+        yield "lock_spending", {}
         row = first((yield "count_usage_of", {"owner": owner}))
-        yield "delete_charges_of", {"owner": owner}
+        yield "disown_charges_of", {"owner": owner}
+        yield "disown_usage_of", {"owner": owner}
         yield "delete_usage_of", {"owner": owner}
         return 0 if row is None else int(row["entries"])
 
@@ -98,7 +102,7 @@ class PeopleWriting(PeopleReading):
         yield "lock_api_keys", {}
         ids = [row["id"] for row in (yield "revoked_keys_of", {"account": account})]
         for id in ids:
-            yield "forget_api_key", {"id": id}
+            yield "forget_api_key", {"id": id, "details": b"{}"}
         return len(ids)
 
 

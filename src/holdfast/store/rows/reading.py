@@ -27,10 +27,11 @@ from .search import looked_up
 from .structs import (
     as_document,
     as_key,
+    as_messages,
     as_run,
     as_session,
-    decode_message,
     feed_data,
+    found_messages,
 )
 
 _FIRST_WITH = 4  # first messages of a session with different words of one prefix
@@ -187,23 +188,28 @@ class Reading:
             numbers.update(row["n"] for row in rows)
         ordered = self._dialect.many(sorted(numbers))
         bodies = yield "messages_by_number", {"session": session, "numbers": ordered}
-        return [decode_message(row["body"]) for row in bodies]
+        return found_messages(bodies)
 
     def _read_through(self, session: int, sought: Sequence[str], room: int) -> Querying[tuple[list[Message], int]]:
         """Return the messages of a session up to one that has all words, and their size in bytes."""
-        read, messages = 0, []
+        read, messages = 0, list[Message]()
         for row in (yield "messages_of_number", {"session": session, "bytes": room}):
             read += len(row["body"])
             if read > room:
                 break
-            messages.append(decode_message(row["body"]))
-            if rules.matched(text_of(messages[-1].content), sought) == len(sought):
+            messages += (found := found_messages([row]))
+            if any(rules.matched(text_of(message.content), sought) == len(sought) for message in found):
                 break
         return messages or (yield from self._first_with(session, sought)), read
 
+    def get_message(self, session_id: str, message_id: str) -> Querying[Message | None]:
+        """Return one message of a session."""
+        found = found_messages((yield "message_of_session", {"session_id": session_id, "id": message_id}))
+        return found[0] if found else None
+
     def messages(self, session_id: str) -> Querying[list[Message]]:
         """Return every message of a session in the order in which they were added."""
-        return [decode_message(row["body"]) for row in (yield "messages", {"session_id": session_id})]
+        return as_messages((yield "messages", {"session_id": session_id}))
 
     def owners(self, of: Sequence[str] | None, besides: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         """Return the conditions that select the rows of some owners, and their values."""
@@ -236,7 +242,16 @@ class Reading:
         values |= {"limit": max(limit, 0), "page_bytes": PAGE_BYTES}
         return [as_document(row) for row in (yield ("list_documents", *conditions), values)]
 
-    # API keys
+    # owners and API keys
+
+    def account_of(self, owner: str) -> Querying[str | None]:
+        """Return the account of an owner."""
+        row = first((yield "owner", {"id": owner}))
+        return None if row is None else str(row["account"])
+
+    def misplaced_keys(self) -> Querying[list[str]]:
+        """Return the ids of active keys whose owner belongs to another account."""
+        return [row["id"] for row in (yield "misplaced_api_keys", {})]
 
     def api_keys(self, *, after: int = 0, account: str | None = None) -> Querying[list[KeyRecord]]:
         """Return API keys in the order in which they were added."""

@@ -27,7 +27,7 @@ class SpendingReading(Reading):
         return [_as_usage(row) for row in rows]
 
     def stored_bytes(self, owner: str) -> Querying[int]:
-        """Return the size of an owner's messages and pictures."""
+        """Return the size of all that an owner has stored."""
         row = first((yield "stored_bytes", {"owner": owner}))
         return 0 if row is None else int(row["bytes"])
 

@@ -172,6 +172,10 @@ class RowStore(ABC):
         """Settle a queued run that has not started."""
         return await self._write(lambda rows: rows.drop_queued(run_id, settlement, now))
 
+    async def refuse_start(self, run_id: str, node_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
+        """Settle a run that did not start for its caller, and forget its key."""
+        return await self._write(lambda rows: rows.refuse_start(run_id, node_id, settlement, now))
+
     # sessions
 
     async def create_session(self, session: Session) -> Session:
@@ -209,6 +213,10 @@ class RowStore(ABC):
         split = await parted(messages)
         return await self._write(lambda rows: rows.add_session(session, split))
 
+    async def get_message(self, session_id: str, message_id: str) -> Message | None:
+        """Return one message of a session."""
+        return await self._read(lambda rows: rows.get_message(session_id, message_id))
+
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session."""
         return await self._read(lambda rows: rows.messages(session_id))
@@ -241,9 +249,9 @@ class RowStore(ABC):
         """Return documents of a kind, the last added first."""
         return await self._read(lambda rows: rows.list_documents(kind, owner, before, limit))
 
-    async def delete_document(self, kind: str, id: str) -> bool:
+    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
         """Delete a document."""
-        return await self._write(lambda rows: rows.delete_document(kind, id))
+        return await self._write(lambda rows: rows.delete_document(kind, id, version))
 
     # usage and budgets
 
@@ -358,11 +366,27 @@ class RowStore(ABC):
         """Remove requests that are older than `seconds`."""
         await self._write(lambda rows: rows.forget_intents(seconds))
 
-    # API keys
+    # owners and API keys
 
-    async def add_key(self, key: KeyRecord) -> KeyRecord:
+    async def add_account(self, account: Document, owner: str) -> Document:
+        """Store a new account together with its claim on an owner."""
+        return await self._write(lambda rows: rows.add_account(account, owner))
+
+    async def account_of(self, owner: str) -> str | None:
+        """Return the account of an owner."""
+        return await self._read_keys(lambda rows: rows.account_of(owner))
+
+    async def release_owner(self, owner: str) -> bool:
+        """Delete an owner."""
+        return await self._write(lambda rows: rows.release_owner(owner))
+
+    async def add_key(self, key: KeyRecord, most: int | None = None) -> KeyRecord:
         """Add an API key."""
-        return await self._write(lambda rows: rows.add_key(key))
+        return await self._write(lambda rows: rows.add_key(key, most))
+
+    async def misplaced_keys(self) -> list[str]:
+        """Return the ids of active keys whose owner belongs to another account."""
+        return await self._read_keys(lambda rows: rows.misplaced_keys())
 
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
         """Revoke a key."""
@@ -422,9 +446,9 @@ class RowStore(ABC):
         """Delete documents of an owner."""
         return await self._write(lambda rows: rows.delete_documents_of(owner, limit))
 
-    async def delete_usage_of(self, owner: str) -> int:
-        """Delete the usage of an owner."""
-        return await self._write(lambda rows: rows.delete_usage_of(owner))
+    async def disown_usage(self, owner: str) -> int:
+        """Remove an owner and the keys from their usage."""
+        return await self._write(lambda rows: rows.disown_usage(owner))
 
     async def forget_words(self, *, begin: bool) -> bool:
         """Remove the words of deleted sessions from a part of the search index."""

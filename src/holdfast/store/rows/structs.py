@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
-from ...events import decode_settlement
+from ...events import AnySettlement, ErrorInfo, Failed, decode_settlement
 from ...history import Message, Session
-from ...log.segment import encode_segment, segment_of
+from ...log.segment import decode_segment, encode_segment, segment_of
 from .. import Append, Document, KeyDetails, KeyRecord, Payer, RunRecord
 from . import Row
 
@@ -20,6 +20,20 @@ encode = msgspec.json.encode
 decode = msgspec.json.decode
 decode_message = msgspec.json.Decoder(Message).decode
 decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
+
+UNREADABLE = "This is damaged in the store and cannot be read. `holdfast db check` lists all that is."
+"""What is shown in place of a damaged value: one of them must not hide all others of a list."""
+
+DECODERS: dict[str, dict[str, Callable[[bytes], Any]]] = {
+    "sessions": {"params": decode},
+    "messages": {"body": decode_message},
+    "feed": {"data": decode},
+    "runs": {"request": decode, "input": decode_messages, "payer": decode, "settlement": decode_settlement},
+    "events": {"body": decode_segment},
+    "documents": {"body": decode},
+    "api_keys": {"details": decode},
+}
+"""How each column that is no plain value is decoded, by table."""
 
 
 def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
@@ -31,19 +45,66 @@ def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
 def as_run(row: Row) -> RunRecord:
     """Return a row of `run` as a record."""
     values = values_for(RunRecord, row) | {"node_id": row["keeper"]}  # the column kept its first name
-    values["request"] = decode(values["request"])
-    values["input"] = decode_messages(values["input"])
-    values["payer"] = msgspec.convert(decode(values["payer"]), Payer)
     values["ahead"], values["waits"] = bool(values["ahead"]), bool(values["waits"])
-    if values["settlement"] is not None:
-        values["settlement"] = decode_settlement(values["settlement"])
+    settlement, values["settlement"] = values["settlement"], None
+    try:
+        values["request"] = decode(values["request"])
+        values["input"] = decode_messages(values["input"])
+        values["payer"] = msgspec.convert(decode(values["payer"]), Payer)
+    except msgspec.DecodeError:
+        values |= {"request": {}, "input": (), "payer": Payer()}
+        if settlement is None:
+            values["model"] = UNREADABLE_MODEL
+    if settlement is not None:
+        values["settlement"] = _settlement(settlement)
     return RunRecord(**values)
+
+
+UNREADABLE_MODEL = "unreadable"
+"""The model of a damaged run that has not ended. There is none of that name: the run fails when it is to continue."""
+
+
+def _settlement(stored: bytes) -> AnySettlement:
+    try:
+        settlement: AnySettlement = decode_settlement(stored)
+        return settlement
+    except msgspec.DecodeError:
+        return Failed(error=ErrorInfo("store_damaged", UNREADABLE))
+
+
+def as_messages(rows: Iterable[Row]) -> list[Message]:
+    """Return the rows of a session's messages, in order."""
+    rows = list(rows)
+    try:
+        return [decode_message(row["body"]) for row in rows]
+    except msgspec.DecodeError:
+        messages: list[Message] = []
+        for row in rows:
+            messages.append(_readable(row["id"], row["body"], messages[-1].id if messages else None))
+        return messages
+
+
+def found_messages(rows: Iterable[Row]) -> list[Message]:
+    """Return the messages in rows, without those that are damaged: no word is found in them."""
+    shown = [_readable("", row["body"], None) for row in rows]
+    return [message for message in shown if message.id]
+
+
+def _readable(id: str, body: bytes, before: str | None) -> Message:
+    """Return a message, or what is shown in its place, after the one before it."""
+    try:
+        return decode_message(body)
+    except msgspec.DecodeError:
+        return Message(id=id, role="assistant", content=UNREADABLE, parent_id=before, partial=True, outcome="failed")
 
 
 def as_session(row: Row) -> Session:
     """Return a row of `session` as a session."""
     values = values_for(Session, row)
-    values["params"] = decode(values["params"])
+    try:
+        values["params"] = decode(values["params"])
+    except msgspec.DecodeError:
+        values["params"] = {}
     values["pinned"] = bool(values["pinned"])
     return Session(**values)
 
@@ -79,5 +140,10 @@ def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int,
 
 def feed_data(row: Row) -> dict[str, Any]:
     """Return the data of a feed entry: its own, or the message that it is about."""
-    data: dict[str, Any] = decode(row["data"]) if row["data"] is not None else {"message": decode(row["body"])}
+    data: dict[str, Any]
+    try:
+        data = decode(row["data"]) if row["data"] is not None else {"message": decode(row["body"])}
+    except msgspec.DecodeError:
+        shown = _readable(row["message_id"] or "", b"", None)
+        data = {"message": msgspec.to_builtins(shown)} if row["data"] is None else {}
     return data

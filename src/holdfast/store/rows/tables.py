@@ -39,12 +39,13 @@ TABLES = (
     _table(
         "runs",
         "n id owner session message_id parent_id model kind lifetime status keeper epoch request queue_number input "
-        "follows seq oldest created_at started_at settled_at settlement ahead waits payer",
+        "follows seq oldest created_at started_at settled_at settlement ahead waits payer asked",
         page=100,
     ),
     _table("events", "run first count body at", 2, page=1000),
     _table("idempotency", "owner key digest run", 2),
     _table("documents", "n kind id owner version created_at updated_at body", page=50),
+    _table("owners", "id account"),
     _table("api_keys", "n id name sha256 created_at admin revoked_at owner account details last_used_at changed"),
     _table(
         "charges",

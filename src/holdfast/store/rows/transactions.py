@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from ...errors import KeyExists, SessionBusy, StaleView
+from ...errors import SessionBusy, StaleView
 from ...events import AnySettlement, encode_settlement
 from ...history import Message
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
@@ -236,6 +236,19 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         yield "save_session", it.values()
         return replace(run, status="settled", seq=1, settlement=settlement, settled_at=now)
 
+    def refuse_start(
+        self, run_id: str, node_id: str, settlement: AnySettlement, now: float
+    ) -> Querying[RunRecord | None]:
+        """Settle a run that did not start for its caller, and forget its key."""
+        run = yield from self._run_to_change(run_id)
+        if run is None or not rules.is_refusable(run, node_id):
+            return None
+        yield "forget_key_of_run", {"id": run_id}
+        if run.status == "queued":
+            return (yield from self.drop_queued(run_id, settlement, now))
+        yield from self.settle(run_id, run.epoch, 1, settlement, None, now)
+        return (yield from self.run(run_id))
+
     def delete_run(self, run_id: str) -> Querying[bool]:
         """Delete a settled run that belongs to no session, and all rows that refer to it."""
         return (yield from self._delete_all((yield "deletable_run", {"id": run_id}))) > 0
@@ -313,22 +326,38 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
             kept[n] = yield from self.put_document(document, expected)
         return [kept[n] for n in range(len(puts))]
 
-    def delete_document(self, kind: str, id: str) -> Querying[bool]:
-        """Delete a document."""
+    def delete_document(self, kind: str, id: str, version: int | None) -> Querying[bool]:
+        """Delete a document, of this version if one is given."""
         row = first((yield "document_to_change", {"kind": kind, "id": id}))
-        if row is not None:
-            yield "delete_document", {"kind": kind, "id": id}
-        return row is not None
+        if row is None or version not in (None, row["version"]):
+            return False
+        yield "delete_document", {"kind": kind, "id": id}
+        return True
 
     # API keys
 
-    def add_key(self, key: KeyRecord) -> Querying[KeyRecord]:
+    def add_account(self, account: Document, owner: str) -> Querying[Document]:
+        """Store a new account together with its claim on an owner."""
+        yield "lock_api_keys", {}
+        rules.check_claim(owner, (yield from self.account_of(owner)), account.id)
+        yield "put_owner", {"id": owner, "account": account.id}
+        yield "give_api_keys", {"owner": owner, "account": account.id}
+        return (yield from self.put_document(account, None))
+
+    def release_owner(self, owner: str) -> Querying[bool]:
+        """Delete an owner."""
+        known = yield from self.account_of(owner)
+        yield "delete_owner", {"id": owner}
+        return known is not None
+
+    def add_key(self, key: KeyRecord, most: int | None = None) -> Querying[KeyRecord]:
         """Add an API key."""
         yield "lock_api_keys", {}
         if (known := first((yield "api_key", {"id": key.id}))) is not None:
             return as_key(known)
-        if first((yield "api_key_in_force", {"owner": key.owner, "name": key.name})) is not None:
-            raise KeyExists(key.name)
+        others = yield from self.api_keys(account=key.account)
+        rules.check_key(key, (yield from self.account_of(key.owner)), others, most)
+        yield "put_owner", {"id": key.owner, "account": key.account}
         yield "insert_api_key", asdict(key) | {"details": encode(key.details)}
         return key
 

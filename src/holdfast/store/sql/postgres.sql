@@ -27,6 +27,9 @@ SELECT n FROM runs WHERE id = :id AND session IS NULL AND status = 'settled' FOR
 SELECT n FROM runs WHERE {conditions} LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
+-- name: audit_of_actors
+actor = ANY (:actors)
+
 -- name: owners_of
 owner = ANY (:of)
 

@@ -12,9 +12,9 @@ SELECT * FROM records WHERE n = :n
 
 -- name: insert_run
 INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
-    queue_number, ahead, input, follows, created_at, started_at, payer)
+    queue_number, ahead, input, follows, created_at, started_at, payer, asked)
 VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :node_id, :epoch, :request,
-    :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer)
+    :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer, :asked)
 
 -- name: start_run
 UPDATE runs SET status = 'running', keeper = :node_id, parent_id = :parent_id, started_at = :at, input = :input
@@ -141,8 +141,11 @@ UPDATE messages SET body = :body WHERE session = :session AND n = :n
 -- name: has_message
 SELECT 1 FROM messages WHERE session = :session AND id = :id
 
+-- name: message_of_session
+SELECT id, body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :session_id) AND id = :id
+
 -- name: messages
-SELECT body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :session_id) ORDER BY n
+SELECT id, body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = :session_id) ORDER BY n
 
 -- name: insert_file
 INSERT INTO files (sha256, type, data) VALUES (:sha256, :type, :data) ON CONFLICT (sha256) DO NOTHING
@@ -159,7 +162,7 @@ DELETE FROM files WHERE n IN (SELECT file FROM files_used WHERE session = :sessi
 INSERT INTO feed (session, n, type, data, message) VALUES (:session, :n, :type, :data, :message)
 
 -- name: read_feed
-SELECT feed.n, type, data, body FROM feed LEFT JOIN messages
+SELECT feed.n, type, data, body, messages.id AS message_id FROM feed LEFT JOIN messages
     ON messages.session = feed.session AND messages.n = feed.message
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
@@ -203,7 +206,24 @@ UPDATE documents SET version = :version, updated_at = :updated_at, body = :body 
 -- name: delete_document
 DELETE FROM documents WHERE kind = :kind AND id = :id
 
--- API keys
+-- owners and API keys
+
+-- name: owner
+SELECT account FROM owners WHERE id = :id
+
+-- name: put_owner
+INSERT INTO owners (id, account) VALUES (:id, :account) ON CONFLICT (id) DO UPDATE SET account = excluded.account
+
+-- name: delete_owner
+DELETE FROM owners WHERE id = :id
+
+-- name: give_api_keys
+UPDATE api_keys SET account = :account, changed = (SELECT coalesce(max(changed), 0) + 1 FROM api_keys)
+WHERE owner = :owner AND account = ''
+
+-- name: misplaced_api_keys
+SELECT api_keys.id AS id FROM api_keys LEFT JOIN owners ON owners.id = api_keys.owner
+WHERE revoked_at IS NULL AND (owners.account IS NULL OR owners.account <> api_keys.account) ORDER BY n
 
 -- name: every_api_key
 SELECT * FROM api_keys ORDER BY n
@@ -219,9 +239,6 @@ account = :account
 
 -- name: api_key
 SELECT * FROM api_keys WHERE id = :id
-
--- name: api_key_in_force
-SELECT * FROM api_keys WHERE owner = :owner AND name = :name AND revoked_at IS NULL
 
 -- name: api_key_changes
 SELECT coalesce(max(changed), 0) AS changes FROM api_keys
@@ -246,7 +263,7 @@ UPDATE api_keys SET last_used_at = :now WHERE id = :id
 SELECT id FROM api_keys WHERE account = :account AND revoked_at IS NOT NULL ORDER BY n
 
 -- name: forget_api_key
-UPDATE api_keys SET name = '', owner = '', account = '', details = '{}', last_used_at = NULL,
+UPDATE api_keys SET name = '', owner = '', account = '', details = :details, last_used_at = NULL,
     changed = (SELECT coalesce(max(changed), 0) + 1 FROM api_keys)
 WHERE id = :id
 
@@ -278,11 +295,11 @@ SELECT * FROM audit WHERE {conditions} ORDER BY n DESC LIMIT :limit
 -- name: audit_numbers
 n > :after AND n < :before
 
--- name: audit_of_actor
-actor = :actor
-
 -- name: audit_of_action
-action = :action
+(action = :action OR action LIKE CAST(:action AS text) || '.%')
+
+-- name: audit_of_changes
+NOT (action LIKE 'GET %' OR action LIKE '%.list' OR action LIKE '%.read')
 
 -- name: audit_of_person
 (actor = :person OR target = :person)
@@ -316,14 +333,25 @@ SELECT owner, key FROM idempotency WHERE EXISTS (
 -- name: forget_idempotency
 DELETE FROM idempotency WHERE owner = ? AND key = ?
 
+-- name: forget_key_of_run
+DELETE FROM idempotency WHERE run = (SELECT n FROM runs WHERE id = :id)
+
 -- name: documents_of
 SELECT * FROM documents WHERE owner = :owner AND (kind, id) > (:kind, :id) ORDER BY kind, id LIMIT :limit
 
 -- name: count_usage_of
 SELECT (SELECT count(*) FROM usage WHERE owner = :owner) + (SELECT count(*) FROM charges WHERE owner = :owner) AS entries
 
--- name: delete_charges_of
-DELETE FROM charges WHERE owner = :owner
+-- name: disown_charges_of
+UPDATE charges SET owner = '', key = '' WHERE owner = :owner
+
+-- name: disown_usage_of
+INSERT INTO usage (day, owner, key, model, runs, input_tokens, output_tokens, cost)
+SELECT day, '', '', model, sum(runs), sum(input_tokens), sum(output_tokens), sum(cost)
+FROM usage WHERE owner = :owner GROUP BY day, model
+ON CONFLICT (day, owner, key, model) DO UPDATE SET runs = usage.runs + excluded.runs,
+    input_tokens = usage.input_tokens + excluded.input_tokens,
+    output_tokens = usage.output_tokens + excluded.output_tokens, cost = usage.cost + excluded.cost
 
 -- name: delete_usage_of
 DELETE FROM usage WHERE owner = :owner
@@ -451,8 +479,12 @@ INSERT INTO charges (id, owner, key, group_ids, model, keeper, day, started_at, 
 VALUES (:id, :owner, :key, :group_ids, :model, :node_id, :day, :started_at, :settled_at, :input_tokens, :output_tokens,
     :cost, :runs)
 ON CONFLICT (id) DO UPDATE SET settled_at = excluded.settled_at, model = excluded.model,
-    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    cost = coalesce(excluded.cost, charges.cost), held_tokens = 0, held_cost = 0
+    input_tokens = CASE WHEN excluded.input_tokens > charges.input_tokens THEN excluded.input_tokens
+        ELSE charges.input_tokens END,
+    output_tokens = CASE WHEN excluded.output_tokens > charges.output_tokens THEN excluded.output_tokens
+        ELSE charges.output_tokens END,
+    cost = CASE WHEN excluded.cost >= coalesce(charges.cost, 0) THEN excluded.cost ELSE charges.cost END,
+    held_tokens = 0, held_cost = 0
 
 -- name: drop_charge
 DELETE FROM charges WHERE id = :id AND settled_at IS NULL
@@ -554,11 +586,15 @@ GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limi
 
 -- name: stored_bytes
 SELECT coalesce((
-    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session
-    WHERE owner = :owner AND kind = 'chat'
+    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session WHERE owner = :owner
 ), 0) + coalesce((
     SELECT sum(length(data)) FROM files WHERE n IN (
-        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session
-        WHERE owner = :owner AND kind = 'chat'
+        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session WHERE owner = :owner
     )
+), 0) + coalesce((
+    SELECT sum(length(request) + length(input) + coalesce(length(settlement), 0)) FROM runs WHERE owner = :owner
+), 0) + coalesce((
+    SELECT sum(length(body)) FROM events JOIN runs ON runs.n = events.run WHERE owner = :owner
+), 0) + coalesce((
+    SELECT sum(length(body)) FROM documents WHERE owner = :owner
 ), 0) AS bytes

@@ -89,6 +89,9 @@ WHERE EXISTS (
 
 -- documents
 
+-- name: audit_of_actors
+actor IN (SELECT value FROM json_each(CAST(:actors AS TEXT)))
+
 -- name: owners_of
 owner IN (SELECT value FROM json_each(CAST(:of AS TEXT)))
 

@@ -82,6 +82,13 @@ class SqliteStore(RowStore):
         if self._closed:
             raise StoreUnavailable("The store is closed.")
 
+    async def forget_words(self, *, begin: bool) -> bool:
+        """Forget deleted words. After the last step they are not in the write-ahead log, either."""
+        more = await super().forget_words(begin=begin)
+        if not more:
+            await self._writer.empty_log()
+        return more
+
     # hints: one process has the file, so they stay within it
 
     async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:

@@ -59,6 +59,18 @@ class SqliteBeside:
         """Add a key."""
         return await asyncio.to_thread(self._write, WRITING.add_key(key))
 
+    async def add_account(self, account: Document, owner: str) -> Document:
+        """Store a new account together with its claim on an owner."""
+        return await asyncio.to_thread(self._write, WRITING.add_account(account, owner))
+
+    async def account_of(self, owner: str) -> str | None:
+        """Return the account of an owner."""
+        return await asyncio.to_thread(self._read, "owners", READING.account_of(owner), None)
+
+    async def release_owner(self, owner: str) -> bool:
+        """Delete an owner."""
+        return await asyncio.to_thread(self._write, WRITING.release_owner(owner))
+
     async def revoke_key(self, id: str, now: float) -> KeyRecord | None:
         """Revoke a key."""
         return await asyncio.to_thread(self.revoke, id, now)
@@ -88,9 +100,9 @@ class SqliteBeside:
         """Store documents, all or none."""
         return await asyncio.to_thread(self._write, WRITING.put_documents(puts))
 
-    async def delete_document(self, kind: str, id: str) -> bool:
+    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
         """Delete a document."""
-        return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id))
+        return await asyncio.to_thread(self._write, WRITING.delete_document(kind, id, version))
 
     # the data of an owner
 

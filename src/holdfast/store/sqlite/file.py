@@ -245,6 +245,8 @@ def explained(path: Path) -> Iterator[None]:
         raise _explain_os(error, path) from error
     except sqlite3.Error as error:
         raise _explain_sqlite(error, path) from error
+    except UnicodeDecodeError as error:  # a text of the schema is in an error message, which Python cannot read
+        raise _damaged(path, error) from error
 
 
 def _explain_os(error: OSError, path: Path) -> HoldfastError:

@@ -26,13 +26,17 @@ logger = logging.getLogger(__name__)
 class Job:
     """Work for a thread, and the future of the caller that waits for it.
 
-    `durable` work survives a power cut once it is acknowledged. A thread ends after the `last` job.
+    `durable` work survives a power cut once it is acknowledged. Work that is done `alone` is in no transaction. A
+    thread ends after the `last` job.
     """
 
-    __slots__ = ("durable", "error", "future", "last", "loop", "result", "work")
+    __slots__ = ("alone", "durable", "error", "future", "last", "loop", "result", "work")
 
-    def __init__(self, work: Callable[..., Any], *, durable: bool = False, last: bool = False) -> None:
+    def __init__(
+        self, work: Callable[..., Any], *, durable: bool = False, alone: bool = False, last: bool = False
+    ) -> None:
         self.work = work
+        self.alone = alone
         self.durable = durable
         self.last = last
         self.loop = asyncio.get_running_loop()
@@ -106,6 +110,10 @@ class Writer:
         self._jobs.put(job)
         return job.future
 
+    async def empty_log(self) -> None:
+        """Move the write-ahead log into the file, and cut it off: what was deleted is not in it any more."""
+        await self.ask(Job(_truncate_log, alone=True))
+
     async def close(self) -> None:
         """Do the queued jobs, checkpoint the write-ahead log, and close the file."""
         await self.ask(Job(_nothing, last=True))
@@ -114,8 +122,11 @@ class Writer:
 
     def _run(self) -> None:
         while not (jobs := self._take())[-1].last:
+            alone = [jobs.pop()] if jobs[-1].alone else []
             self._do(jobs)
-            resolve_job(jobs)
+            for job in alone:
+                self._do_alone(job)
+            resolve_job(jobs + alone)
         self._do(jobs[:-1])
         self._leave()
         resolve_job(jobs)
@@ -123,7 +134,7 @@ class Writer:
     def _take(self) -> list[Job]:
         """Wait for a job, and take all that are queued."""
         jobs = [self._jobs.get()]
-        while not jobs[-1].last:
+        while not (jobs[-1].last or jobs[-1].alone):
             try:
                 jobs.append(self._jobs.get_nowait())
             except Empty:
@@ -144,6 +155,15 @@ class Writer:
             elif not isinstance(error, _Spoilt):
                 for job in jobs:
                     job.fail(error)
+
+    def _do_alone(self, job: Job) -> None:
+        """Do a job outside of a transaction."""
+        try:
+            job.do(self._connected())
+        except (sqlite3.Error, StoreUnavailable) as error:
+            job.error = error
+        if isinstance(job.error, sqlite3.Error):
+            job.fail(job.error)
 
     def _transact(self, jobs: list[Job]) -> None:
         db = self._connected()
@@ -203,6 +223,12 @@ class Writer:
         self._disconnect()
         assert self._lock is not None
         self._lock.release()
+
+
+def _truncate_log(db: sqlite3.Connection) -> None:
+    (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise StoreUnavailable("The write-ahead log is being read, and cannot be cut off yet.")
 
 
 def _nothing(db: sqlite3.Connection) -> None:

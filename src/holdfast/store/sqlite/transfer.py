@@ -5,12 +5,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..rows.migrations import COPYING
 from ..rows.tables import StoreTable, TableRow
 from .file import locate, prepare
 
 _SEARCH = "SELECT rowid >> 20, rowid & ((1 << 20) - 1), words FROM search"
+
+
+def _as_declared(row: Sequence[Any], binary: Sequence[bool]) -> TableRow:
+    """Return a row with bytes in its binary columns."""
+    return tuple(
+        value.encode() if is_binary and isinstance(value, str) else value
+        for value, is_binary in zip(row, binary, strict=True)
+    )
 
 
 class SqliteTables:
@@ -52,7 +61,13 @@ class SqliteTables:
         place = "" if after is None else f"WHERE ({keys}) > ({', '.join('?' * table.keys)})"
         columns = ", ".join(table.columns)
         query = f"SELECT {columns} FROM {table.name} {place} ORDER BY {keys} LIMIT {table.page}"
-        return [tuple(row) for row in self._db.execute(query, after or ())]
+        binary = self._binary_columns(table)
+        return [_as_declared(row, binary) for row in self._db.execute(query, after or ())]
+
+    def _binary_columns(self, table: StoreTable) -> list[bool]:
+        """Return which columns of a table are declared as bytes. SQLite takes texts there too."""
+        types = {name: type for _, name, type, *_ in self._db.execute(f"PRAGMA table_info({table.name})")}
+        return [types[column] == "BLOB" for column in table.columns]
 
     def _read_search(self, table: StoreTable, after: TableRow | None) -> list[TableRow]:
         place = -1 if after is None else (after[0] << 20) + after[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...fields import PASSED_ON, USED, Kinds, Shape, Table, harmless, refused, used
+from ...fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refused, used
 from ..params import ONLY_OPENAIS
 
 _NO_PENALTY = refused("Anthropic's models have no such penalty.", 0)
@@ -19,8 +19,8 @@ PARAMS: Table = {
     "response_format": USED,
     "reasoning_effort": USED,
     "user": USED,
-    "metadata": USED,
-    "service_tier": USED,
+    "metadata": Rule("used", "It is sent if it has a `user_id`, all that Anthropic knows, and left out otherwise."),
+    "service_tier": Rule("used", "`auto` and `standard_only` are sent. Others only affect speed and price: left out."),
     "anthropic_beta": USED,
     # left out
     **ONLY_OPENAIS,

@@ -21,6 +21,7 @@ from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, encode_body
 from ..kinds import ProviderKind, ProviderSetup
+from ..profiles import Unlisted
 from .decoder import MessageDecoder
 from .request import betas_of, body_of, end_of_prefill
 
@@ -58,8 +59,9 @@ class Anthropic(HTTPProvider):
         prefills: bool = True,
         think: bool = False,
         connect_timeout: float = 10.0,
-        models_timeout: float = 2.0,
+        models_timeout: float = 15.0,
         models_fresh: float = 60.0,
+        unlisted: Unlisted = "refuse",
         linger: float = 2.0,
         max_event: int = MAX_EVENT,
         max_text: int = MAX_TEXT,
@@ -82,6 +84,7 @@ class Anthropic(HTTPProvider):
             think=think,
             models_timeout=models_timeout,
             models_fresh=models_fresh,
+            unlisted=unlisted,
         )
         self._beta_header, self._betas = _betas(headers or {})
         self._max_tokens = max_tokens
@@ -107,6 +110,10 @@ class Anthropic(HTTPProvider):
             return refused
         headers = {self._beta_header: ",".join([*self._betas, *betas])} if betas else None
         return await self.upstream.ask("/v1/messages", encode_body(body), headers)
+
+    def is_among(self, model: str, names: Sequence[str]) -> bool:
+        """Return whether a list has a model. Aliases lack the date or the number at the end, or end in `-latest`."""
+        return model in names or model.endswith("-latest") or any(name.startswith(f"{model}-") for name in names)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""
@@ -159,6 +166,7 @@ def _made(setup: ProviderSetup) -> Anthropic:
         connect_timeout=setup.connect_timeout,
         models_timeout=setup.models_timeout,
         models_fresh=setup.models_fresh,
+        unlisted=setup.unlisted,
         linger=setup.linger,
         route=setup.route,
     )

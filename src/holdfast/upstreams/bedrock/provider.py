@@ -50,6 +50,7 @@ class Bedrock(HTTPProvider):
             think=bool(setup.think),
             models_timeout=setup.models_timeout,
             models_fresh=setup.models_fresh,
+            unlisted=setup.unlisted,
         )
         self.tools = setup.tools is not False
         options: BedrockOptions = setup.options or BedrockOptions()

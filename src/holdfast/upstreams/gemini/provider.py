@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -49,6 +50,7 @@ class Gemini(HTTPProvider):
             think=bool(setup.think),
             models_timeout=setup.models_timeout,
             models_fresh=setup.models_fresh,
+            unlisted=setup.unlisted,
         )
         self.tools = setup.tools is not False
         self._options: GeminiOptions = setup.options or GeminiOptions()
@@ -65,6 +67,10 @@ class Gemini(HTTPProvider):
             return refused
         model = quote(request.model.removeprefix("models/"), safe="")
         return await self.upstream.ask(f"/models/{model}:streamGenerateContent", encode_body(body), query="alt=sse")
+
+    def is_among(self, model: str, names: Sequence[str]) -> bool:
+        """Return whether a list has a model. Aliases lack the date or the number at the end, or end in `-latest`."""
+        return model in names or model.endswith("-latest") or any(name.startswith(f"{model}-") for name in names)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""

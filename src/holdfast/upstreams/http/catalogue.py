@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,26 +12,54 @@ __all__ = ["Catalogue", "model_names"]
 
 MODELS_RETRY = 10.0
 """Maximum seconds between a failed request and the next one."""
+READ_AGAIN = 3.0
+"""Seconds for which a list is not read again for a name that it lacks."""
+MODELS_WAIT = 2.0
+"""Maximum seconds that a caller waits for the first list. The request may take longer."""
 
 
 class Catalogue:
     """The models of an upstream, requested by one task for all callers, and cached."""
 
-    def __init__(self, look_up: Callable[[], Awaitable[list[str] | None]], timeout: float, fresh: float) -> None:
+    def __init__(
+        self,
+        look_up: Callable[[], Awaitable[list[str] | None]],
+        timeout: float,
+        fresh: float,
+        again: float = READ_AGAIN,
+    ) -> None:
         self._look_up = look_up
         self._timeout = timeout
         self._fresh = fresh
+        self._again = again
         self._names: list[str] | None = None
         self._due = 0.0
+        self._read_at = -math.inf
+        self._is_read = False  # the last request had a list
         self._task: asyncio.Task[None] | None = None
 
     async def names(self) -> list[str]:
-        """Return the cached list at once, or wait for the first one. A due refresh runs in the background."""
+        """Return the cached list at once, or wait a little for the first one. A due refresh runs in the background."""
+        self._renew_if_due()
+        if self._names is None and self._task is not None:
+            await asyncio.wait({self._task}, timeout=MODELS_WAIT)
+        return list(self._names or ())
+
+    async def has(self, listed: Callable[[list[str]], bool]) -> bool | None:
+        """Return what `listed` says of the list, which is read again for a name that it lacks; None without a list."""
+        if self._names is None and self._read_at > -math.inf:
+            self._renew_if_due()
+            return None  # it could not be read: a request need not wait for another try
+        if not await self.names() or listed(self._names or []):
+            return True if self._names else None
+        if time.monotonic() - self._read_at >= self._again:
+            self._task = self._task or asyncio.create_task(self._renew())
+            await asyncio.wait({self._task})
+        return listed(self._names or []) if self._is_read and self._names else None
+
+    def _renew_if_due(self) -> None:
         if self._task is None and time.monotonic() >= self._due:
             self._task = asyncio.create_task(self._renew())
-        if self._names is None and self._task is not None:
-            await asyncio.wait({self._task})
-        return list(self._names or ())
 
     async def _renew(self) -> None:
         names = None
@@ -42,6 +71,7 @@ class Catalogue:
         finally:
             self._task = None
         self._due = time.monotonic() + (min(MODELS_RETRY, self._fresh) if names is None else self._fresh)
+        self._read_at, self._is_read = time.monotonic(), names is not None
         self._names = self._names if names is None else names
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kinds import ProviderSetup
+from ..profiles import Unlisted
 from .address import key_in
 from .catalogue import Catalogue
 from .upstream import HTTPUpstream
@@ -28,6 +29,7 @@ class HTTPProvider:
         think: bool,
         models_timeout: float,
         models_fresh: float,
+        unlisted: Unlisted = "refuse",
     ) -> None:
         self.name = upstream.name
         self.models = None if models is None else tuple(models)
@@ -35,6 +37,7 @@ class HTTPProvider:
         self.think = think
         self.demo = False
         self.upstream = upstream
+        self._unlisted = unlisted
         self._catalogue = Catalogue(self.look_up, models_timeout, models_fresh)
 
     async def look_up(self) -> list[str] | None:
@@ -44,6 +47,16 @@ class HTTPProvider:
     async def list_models(self) -> list[str]:
         """Return the configured models, or the cached list of the upstream; empty if it cannot be asked now."""
         return list(self.models) if self.models is not None else await self._catalogue.names()
+
+    async def has(self, model: str) -> bool | None:
+        """Return whether the upstream lists a model; None if its list cannot tell."""
+        if self._unlisted == "pass":
+            return None
+        return await self._catalogue.has(lambda names: self.is_among(model, names))
+
+    def is_among(self, model: str, names: Sequence[str]) -> bool:
+        """Return whether a list has a model, or another name of it. Ollama's tag `:latest` may be left out."""
+        return model in names or f"{model}:latest" in names
 
     async def answers(self) -> bool:
         """Return whether the last request for models had a response, even one without a list."""

@@ -28,7 +28,7 @@ import msgspec
 
 from ...concurrency.retry import Backoff
 from ...concurrency.tasks import OwnedTasks
-from ...errors import NOT_RETRIED, ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
+from ...errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from ...events import Notice, Outlet, Usage, Yielded, put
 from ...history import estimate_tokens
 from ...http_client.connection import Reply
@@ -43,6 +43,7 @@ from ..decoding import error_message, loosely
 from .address import UpstreamAddress, origin_of, request_headers, secrets_of
 from .compression import InflatingDecoder, can_be_inflated, encoding_of, inflated
 from .decoder import ResponseDecoder
+from .refusals import RecentRefusals
 
 __all__ = [
     "HTTPUpstream",
@@ -71,6 +72,7 @@ _NOT_AGAIN = " Its model may have worked on the request, so it was not sent agai
 
 _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code for it, and llama-server's type
 _TOO_LONG_WORDS = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
+_NO_MODEL = re.compile(r"""^model ["'].*["'] not found""")  # Ollama's words
 _WRONG_KEY = b'"API_KEY_INVALID"'  # Gemini's, which answers 400 to a wrong key
 
 
@@ -114,6 +116,7 @@ class HTTPUpstream:
         self._heads: dict[tuple[str, str], bytes] = {}
         self._connections = Connections(self._url.of(""), route=route, connect_timeout=connect_timeout)
         self._open: set[Reply] = set()
+        self._refusals = RecentRefusals()
         self._tasks = OwnedTasks(f"the provider {name}")
 
     async def answer(
@@ -170,6 +173,8 @@ class HTTPUpstream:
 
         An answer that was asked for before is found again with `GET`.
         """
+        if (refusal := self._refusals.of(body)) is not None:
+            return refusal
         try:
             response = await self._send(method, path, body, headers, query)
         except ProviderError as error:
@@ -178,9 +183,12 @@ class HTTPUpstream:
         if response.status == _OK and is_as_asked:
             return response
         try:
-            return await self._refusal(response)
+            refused = await self._refusal(response)
         finally:
             response.close()
+        if refused.code == "upstream_auth":
+            self._refusals.add(body, refused)
+        return refused
 
     def _send(
         self, method: Method, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
@@ -200,7 +208,7 @@ class HTTPUpstream:
         except NotThere as error:
             message = f"{self.name} could not be reached: {error}.{_advice(error)}"
             if isinstance(error, ProxyFailed) and error.is_final:
-                raise ProviderRefused(message, code="proxy_refused", status=NOT_RETRIED) from error
+                raise ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY) from error
             raise ProviderUnreachable(message) from error
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
@@ -221,18 +229,20 @@ class HTTPUpstream:
             return Refused(f"{self.name} {_redirects(response)}", response)
         body = inflated(await _read_error(response, self._linger), encoding, _ERROR_BODY)
         value = loosely(body)
-        said = error_message(value)
-        message = f"{self.name} answered {response.status}: {redact(said, self.secrets) or _phrase(response.status)}"
+        unredacted = error_message(value)
+        said = redact(unredacted, self.secrets) or _phrase(response.status)
         error = value.get("error") if isinstance(value, dict) else None
         error = error if isinstance(error, dict) else {}
         told = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
         return Refused(
-            message,
+            f"{self.name} answered {response.status}: {said}",
             response,
-            unredacted=said,
+            said=said,
+            unredacted=unredacted,
             param=_param(error, self.secrets),
-            is_too_long=bool(told or _TOO_LONG_WORDS.search(said)),
+            is_too_long=bool(told or _TOO_LONG_WORDS.search(unredacted)),
             is_about_the_key=_WRONG_KEY in body,
+            is_about_the_model=error.get("code") == "model_not_found" or bool(_NO_MODEL.search(unredacted)),
         )
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
@@ -278,8 +288,8 @@ class HTTPUpstream:
         try:
             response = await self._found(self._url.of(path, query))
             try:
-                trouble, encoding = self._trouble_with(response), _encoding(response)
-                answered = response.status < 500 and response.status not in (401, 403)
+                trouble, encoding = await self._trouble_with(response), _encoding(response)
+                answered = response.status == HTTPStatus.OK or not trouble
                 body = await response.read_upto(limit) if response.status == HTTPStatus.OK else b""
             finally:
                 response.close()
@@ -304,12 +314,15 @@ class HTTPUpstream:
             url = target
         raise ProviderBroke(f"{self.name} redirects again and again.")
 
-    def _trouble_with(self, response: Reply) -> str:
+    async def _trouble_with(self, response: Reply) -> str:
         """Return what is wrong with an upstream that answered so; not all of them list their models."""
-        if response.status in (401, 403):
-            return f"{self.name} refuses the key ({response.status}). Check api_key or api_key_env."
-        if response.status >= 500:
-            return f"{self.name} answered {response.status}: {_phrase(response.status)}"
+        if response.status != HTTPStatus.OK:
+            refusal = await self._refusal(response)
+            if isinstance(refusal, Refused) and refusal.code == "upstream_auth":
+                return (
+                    f"{self.name} refuses the key ({response.status}): {refusal.said.rstrip('.')}. Check the API key."
+                )
+            return str(refusal) if response.status >= 500 else ""
         if not can_be_inflated(_encoding(response)):
             return f"{self.name} compresses its list of models with {_encoding(response)[:20]!r}, which cannot be read."
         return ""
@@ -328,7 +341,7 @@ async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[As
     while isinstance(answered := await ask(request), ProviderError):
         backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
         pause = _pause_after(answered, backoff, deadline)
-        if pause is None:
+        if pause is None or (request.client_repeats and answered.info().may_pass):
             raise answered
         out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")])
         await asyncio.sleep(pause)
@@ -341,10 +354,14 @@ async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
 
     def sink(data: bytes) -> bool:
         nonlocal has_room, failed
+        is_silent = True
         try:
             for events in decoder.feed(data):
                 if events:
+                    is_silent = False
                     has_room = out.emit(events) and has_room
+            if is_silent:
+                out.emit(())  # a comment, an empty delta, half an event: the upstream works
         except Exception as error:  # noqa: BLE001 - for the task that waits, not for the connection
             failed = error
         return has_room and failed is None and not (decoder.finished or decoder.over)
@@ -370,15 +387,19 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
 
 
 class Refused(ProviderRefused):
-    """The upstream's status is no success. `answered` is that status, `status` what it means to our own client."""
+    """The upstream's status is no success. `answered` is that status, `status` what it means to our own client.
+
+    `said` is the upstream's own sentence, without secrets.
+    """
 
     _MEANING: ClassVar = {
         400: (400, "upstream_rejected"),
         413: (413, "upstream_rejected"),
         422: (422, "upstream_rejected"),
         404: (404, "upstream_not_found"),
-        401: (406, "upstream_auth"),
-        403: (406, "upstream_auth"),
+        401: (502, "upstream_auth"),
+        402: (502, "upstream_auth"),
+        403: (502, "upstream_auth"),
         429: (429, "upstream_rate_limited"),
         529: (529, "upstream_overloaded"),
     }
@@ -388,16 +409,21 @@ class Refused(ProviderRefused):
         message: str,
         response: Reply,
         *,
+        said: str = "",
         unredacted: str = "",
         param: str | None = None,
         is_too_long: bool = False,
         is_about_the_key: bool = False,
+        is_about_the_model: bool = False,
     ) -> None:
         meaning = HTTPStatus.UNAUTHORIZED if is_about_the_key else response.status
         status, code = self._MEANING.get(meaning, (502, "upstream_error"))
         code = "context_length_exceeded" if is_too_long and code == "upstream_rejected" else code
+        if is_about_the_model and code == "upstream_not_found":
+            code, param = "model_not_found", "model"
         super().__init__(message, code=code, status=status, retry_after=retry_after(response.headers, time.time()))
         self.answered = response.status
+        self.said = said
         self.param = param
         self._unredacted = unredacted
 

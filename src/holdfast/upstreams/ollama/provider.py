@@ -6,7 +6,7 @@ import msgspec
 
 from ...errors import ProviderRefused
 from ...events import Outlet
-from .. import ChatRequest
+from .. import ChatRequest, Forwarded
 from ..decoding import MAX_EVENT
 from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider, upstream_of
@@ -45,6 +45,7 @@ class Ollama(HTTPProvider):
             think=setup.think is not False,  # older versions leave `<think>` in the text
             models_timeout=setup.models_timeout,
             models_fresh=setup.models_fresh,
+            unlisted=setup.unlisted,
         )
         self.tools = setup.tools is not False
         self._options: OllamaOptions = setup.options or OllamaOptions()
@@ -60,6 +61,11 @@ class Ollama(HTTPProvider):
         except ProviderRefused as refused:
             return refused
         return await self.upstream.ask("/api/chat", encode_body(body))
+
+    async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
+        """Send a request as it is: to Ollama's own API, or to its version of OpenAI's."""
+        own = path if path.startswith("/api/") else f"/v1{path}"
+        return await self.upstream.forward(own, body, content_type, limit)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream for its models."""

@@ -59,6 +59,8 @@ PARAMS: Table = {
     "think": PASSED_ON,
     "keep_alive": PASSED_ON,
     "format": PASSED_ON,
+    "truncate": PASSED_ON,
+    "shift": PASSED_ON,
     # left out
     **ONLY_OPENAIS,
     "metadata": harmless("It controls what OpenAI stores."),
@@ -94,12 +96,14 @@ def body_for(request: ChatRequest, keep_alive: str | int | None, think: bool | s
     check_request(request, PARAMS, UNKNOWN_PARAM, MESSAGE_RULES)
     params = {name: value for name, value in request.params.items() if value is not None}
     usual = {"keep_alive": keep_alive, "think": think}
+    own: dict[str, Any] = request.as_sent.get("ollama", {})
     return (
         {name: value for name, value in usual.items() if value is not None}
         | _thinking(params)
         | passed_on(params, PARAMS, UNKNOWN_PARAM)
+        | own
         | _format(params)
-        | _options(params)
+        | _options(params, own)
         | _tools(params)
         | {"model": request.model, "messages": _messages(request.messages), "stream": True}
     )
@@ -115,13 +119,15 @@ def _format(params: Mapping[str, Any]) -> dict[str, Any]:
     return {} if schema is None else {"format": schema or "json"}
 
 
-def _options(params: Mapping[str, Any]) -> dict[str, Any]:
+def _options(params: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options: those of the parameters, and over them those that a client of Ollama's API has sent."""
     own_options = params.get("options")
     options = dict(own_options) if isinstance(own_options, dict) else {}
     for name, own in _OPTIONS.items():
         if name in params:
             value = params[name]
             options[own] = [value] if own == "stop" and isinstance(value, str) else value
+    options |= sent.get("options", {})
     return {"options": options} if options else {}
 
 

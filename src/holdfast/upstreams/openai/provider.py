@@ -22,6 +22,7 @@ from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
+from ..profiles import Unlisted
 from ..resume_check import SeenEvents, lost
 from .decoder import AnswerDecoder
 from .messages import messages_for
@@ -67,8 +68,10 @@ class OpenAICompatible(HTTPProvider):
         key_header: str = "Authorization",
         path: str = "/chat/completions",
         connect_timeout: float = 10.0,
-        models_timeout: float = 2.0,
+        models_timeout: float = 15.0,
         models_fresh: float = 60.0,
+        unlisted: Unlisted = "refuse",
+        suffixes: bool = False,
         linger: float = 2.0,
         think: bool = True,
         alternate: bool = False,
@@ -94,15 +97,13 @@ class OpenAICompatible(HTTPProvider):
             linger=linger,
             route=route,
         )
-        listing = {"models_timeout": models_timeout, "models_fresh": models_fresh}
+        listing: dict[str, Any] = {"models_timeout": models_timeout, "models_fresh": models_fresh, "unlisted": unlisted}
         super().__init__(upstream, models=models, prefills=prefills, think=think, **listing)
         self.attaches = self.attaches_anywhere = attaches
-        self.tools = tools
-        self._path = path
+        self.tools, self._path, self._suffixes = tools, path, suffixes
         self._alternate, self._developer = alternate, developer
         self._max_event, self._max_text = max_event, max_text
-        self._prefill_params = dict(prefill_params or {})
-        self._prefill_mark = dict(prefill_mark or {})
+        self._prefill_params, self._prefill_mark = dict(prefill_params or {}), dict(prefill_mark or {})
         self._wants_reasoning, self._asks_for_usage = wants_reasoning, usage
 
     # answering
@@ -220,6 +221,10 @@ class OpenAICompatible(HTTPProvider):
 
     # models
 
+    def is_among(self, model: str, names: Sequence[str]) -> bool:
+        """Return whether a list has a model, with or without a suffix that it does not have."""
+        return super().is_among(model, names) or (self._suffixes and model.rpartition(":")[0] in names)
+
     async def look_up(self) -> list[str] | None:
         """Ask the upstream; None if it gave no list."""
         return model_names(await self.upstream.get("/models", self._max_event))
@@ -253,6 +258,8 @@ def _made(setup: ProviderSetup) -> OpenAICompatible:
         connect_timeout=setup.connect_timeout,
         models_timeout=setup.models_timeout,
         models_fresh=setup.models_fresh,
+        unlisted=setup.unlisted,
+        suffixes=known.suffixes,
         linger=setup.linger,
         route=setup.route,
     )

@@ -31,7 +31,7 @@ from ..resume_check import SeenEvents, lost
 from ..sse import SSEDecoder
 from .decoder import ResponsesDecoder
 from .ids import ResponseIds
-from .request import body_in
+from .request import body_in, wants_encrypted
 
 __all__ = ["Responses"]
 
@@ -65,6 +65,7 @@ class Responses(HTTPProvider):
             think=bool(setup.think),
             models_timeout=setup.models_timeout,
             models_fresh=setup.models_fresh,
+            unlisted=setup.unlisted,
         )
         if setup.attaches and setup.data is None:
             raise ValueError("attaches needs a data folder")
@@ -158,7 +159,7 @@ class Responses(HTTPProvider):
 
     async def _ask(self, request: ChatRequest, *, background: bool = False) -> Asked:
         """Send a request. If the model refuses encrypted reasoning, send it again, and later ones too, without that."""
-        encrypted = bool(request.params.get("tools")) and request.model not in self._unencrypted
+        encrypted = wants_encrypted(request) and request.model not in self._unencrypted
         try:
             body = body_in(request, background=background, encrypted=encrypted, summary=self._options.summary)
         except ProviderRefused as refused:

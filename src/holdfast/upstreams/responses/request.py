@@ -15,11 +15,13 @@ from .. import ChatRequest
 from ..params import check_request, message_rules, part_rules
 from ..parts import picture_url, user_parts
 
-__all__ = ["ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in"]
+__all__ = ["DIALECT", "ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in", "wants_encrypted"]
 
 _Item = dict[str, Any]
 
 ENCRYPTED = "reasoning.encrypted_content"
+DIALECT = "openai-responses"
+"""The name of this dialect in the settings, and in `as_sent`."""
 
 _NOT_HERE = "The Responses API does not have it. A provider of the dialect openai has."
 
@@ -77,6 +79,17 @@ MESSAGE_RULES: Table = message_rules(
 """Rules for the fields of messages and tools."""
 
 
+def wants_encrypted(request: ChatRequest) -> bool:
+    """Return whether reasoning is to be encrypted: the client asks for it, or tools make more than one request."""
+    return bool(request.params.get("tools")) or ENCRYPTED in _list(_params(request).get("include"))
+
+
+def _params(request: ChatRequest) -> dict[str, Any]:
+    """Return the parameters. Over them are the fields that a client of the Responses API has sent itself."""
+    sent = request.as_sent.get(DIALECT, {})
+    return {name: value for name, value in (request.params | sent).items() if value is not None}
+
+
 def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary: str | None) -> dict[str, Any]:
     """Return the body of a request.
 
@@ -84,9 +97,10 @@ def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary:
     only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
     check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
-    params = {name: value for name, value in request.params.items() if value is not None}
+    params = _params(request)
     limit = params.get("max_completion_tokens", params.get("max_tokens"))
-    include = [*_list(params.get("include")), *([ENCRYPTED] if encrypted else [])]
+    include = [each for each in _list(params.get("include")) if each != ENCRYPTED]
+    include += [ENCRYPTED] if encrypted else []
     return (
         passed_on(params, PARAMS, PASSED_ON)
         | ({} if limit is None else {"max_output_tokens": limit})

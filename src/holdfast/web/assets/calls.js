@@ -1,1 +1,1 @@
-import{bn as e}from"./start.js";var t={of:t=>e(`GET`,`/api/sessions/${t}/shares`),mine:()=>e(`GET`,`/api/shares`),make:(t,n)=>e(`POST`,`/api/sessions/${t}/shares`,{body:n}),revoke:t=>e(`DELETE`,`/api/shares/${t}`),withMe:()=>e(`GET`,`/api/shared-sessions`)};export{t};
+import{En as e}from"./start.js";var t={of:t=>e(`GET`,`/api/sessions/${t}/shares`),mine:()=>e(`GET`,`/api/shares`),make:(t,n)=>e(`POST`,`/api/sessions/${t}/shares`,{body:n}),revoke:t=>e(`DELETE`,`/api/shares/${t}`),withMe:()=>e(`GET`,`/api/shared-sessions`)};export{t};

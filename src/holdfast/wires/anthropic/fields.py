@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...fields import PASSED_ON, USED, Kinds, Shape, Table, harmless, refused, used
+from ...fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refused, used
 
 FOR_ANTHROPIC: Table = {
     # read by us, and sent as they are
@@ -186,7 +186,9 @@ FOR_OTHERS: Table = {
         Shape(
             {
                 "format": used(Shape({"type": USED, "schema": USED}, UNKNOWN)),
-                "effort": USED,
+                "effort": Rule(
+                    "used", "`high` is left out: it is Anthropic's default, and Claude Code always sends it."
+                ),
                 "task_budget": refused("Only Anthropic's own models keep a budget."),
             },
             UNKNOWN,

@@ -14,6 +14,7 @@ import msgspec
 
 from ...errors import NOT_RETRIED
 from ...events import (
+    NOT_AGAIN,
     AnySettlement,
     Completed,
     ErrorInfo,
@@ -77,21 +78,28 @@ def run_id_of_message(message_id: str) -> str:
 
 
 def anthropic_error(info: ErrorInfo) -> dict[str, Any]:
-    """Return an error in Anthropic's shape, with our own code beside its type."""
+    """Return an error in Anthropic's shape, with our own code beside its type.
+
+    Clients repeat a request at most types for a status of 5xx, so one that must not be repeated has none of them.
+    """
     kind = ERROR_TYPES.get(info.status, "invalid_request_error" if info.status < 500 else "api_error")
+    kind = "api_error" if info.type == NOT_AGAIN else kind
     fields: dict[str, Any] = {**native.error(info), "type": kind}
     if info.code in ERROR_CODES:
         fields["details"] = {"error_code": info.code}
     return {"type": "error", "error": fields}
 
 
-def stop_reason(settled: Completed | Truncated, *, calls: bool) -> str:
-    """Return the stop reason of a delivered answer. A complete answer with tool calls always has `tool_use`."""
+def stop_reason(settled: Completed | Truncated, *, calls: bool, refused: bool = False) -> str:
+    """Return the stop reason of a delivered answer. A complete answer with tool calls always has `tool_use`.
+
+    `refused` is true if the text is the model's reason for not answering.
+    """
     if settled.stop_sequence is not None:
         return "stop_sequence"
     reason = openai_chat.finish_reason(settled)
     if isinstance(settled, Completed):
-        return "tool_use" if calls else STOP_REASONS.get(reason, "end_turn")
+        return "tool_use" if calls else "refusal" if refused else STOP_REASONS.get(reason, "end_turn")
     return STOP_REASONS.get(reason, "max_tokens")
 
 
@@ -144,6 +152,8 @@ class Blocks:
         self._held: list[tuple[str, _Piece]] = []
         self._begun_calls: set[str] = set()
         self._unanswered: set[str] = set()
+        self.refused = False
+        """The model has refused to answer; the text is its reason."""
 
     @property
     def calls(self) -> bool:
@@ -159,6 +169,7 @@ class Blocks:
         """Return the payloads of one event."""
         if isinstance(event, (Text, Reasoning)):
             if event.choice == 0 and event.text:
+                self.refused = self.refused or (isinstance(event, Text) and event.refusal)
                 yield from self._add("text" if isinstance(event, Text) else "thinking", event.text)
         elif isinstance(event, ToolCall) and event.own:
             return  # the agent runs it itself
@@ -271,7 +282,8 @@ class MessageEvents:
         """Return the frames of the next events, one by one."""
         out: list[bytes] = []
         for event in events:
-            index = self._blocks.text_index if type(event) is Text and event.choice == 0 and event.text else None
+            is_plain = type(event) is Text and event.choice == 0 and event.text and not event.refusal
+            index = self._blocks.text_index if is_plain else None
             if index is not None:
                 assert isinstance(event, Text)
                 out.append(
@@ -299,7 +311,7 @@ class MessageEvents:
     def _ending(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
         if isinstance(settled, (Completed, Truncated)):
             yield from self._blocks.end(close=True)
-            reason = stop_reason(settled, calls=self._blocks.calls)
+            reason = stop_reason(settled, calls=self._blocks.calls, refused=self._blocks.refused)
             yield {
                 "type": "message_delta",
                 "delta": {"stop_reason": reason, "stop_sequence": settled.stop_sequence},
@@ -314,6 +326,10 @@ class MessageEvents:
 
 def _frame(payload: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), _encode(payload))
+
+
+PING = _frame({"type": "ping"})
+"""The heartbeat of Anthropic's streams."""
 
 
 def _head(run: str, model: str) -> dict[str, Any]:
@@ -338,7 +354,9 @@ class MessageAnswer:
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
         """Return the message so far. If the run stopped or failed, it is the partial message of an error."""
         self._gather(self._blocks.end(close=False))
-        reason = stop_reason(settled, calls=self._blocks.calls) if isinstance(settled, (Completed, Truncated)) else None
+        reason = None
+        if isinstance(settled, (Completed, Truncated)):
+            reason = stop_reason(settled, calls=self._blocks.calls, refused=self._blocks.refused)
         message = {
             **_head(self._run, self._model),
             "content": [self._block(place) for place in range(len(self._content))],
@@ -350,7 +368,8 @@ class MessageAnswer:
             return {**message, "holdfast": {"outcome": None, "run_id": self._run}}
         if isinstance(settled, (Completed, Truncated)):
             return {**message, **openai_chat.verdict(settled, self._run)}
-        return {**unfinished(settled, self._run), "partial": message}
+        error = unfinished(settled, self._run)
+        return {**error, "holdfast": {**error["holdfast"], "partial": message}}
 
     def _gather(self, payloads: Iterator[dict[str, Any]]) -> None:
         for payload in payloads:

@@ -25,7 +25,7 @@ from ...events import (
     ToolResult,
     Usage,
 )
-from .. import native
+from .. import native, sse
 from ..tool_calls import json_arguments
 from .chat import cost_of, finish_reason, verdict
 from .fields import RUN_BY_OPENAI
@@ -207,14 +207,7 @@ class _Refusal(_Written):
 
 
 class _Thought(_Written):
-    kind, prefix, stream, part_type = "reasoning", "rs", "reasoning_text", "reasoning_text"
-
-    def body(self) -> dict[str, Any]:
-        return {**super().body(), "summary": [], "content": [self.part()]}
-
-
-class _Summary(_Written):
-    """Reasoning for a client that asked for a summary, and reads no other reasoning."""
+    """Reasoning, in the form of a summary: the only one that OpenAI's types and Open Responses have in common."""
 
     kind, prefix, stream, part_type = "reasoning", "rs", "reasoning_summary_text", "summary_text"
     part_event, index_field = "reasoning_summary_part", "summary_index"
@@ -304,7 +297,6 @@ class Output:
     def __init__(self, run: str, request: Mapping[str, Any]) -> None:
         self._suffix = run.removeprefix("run_")
         self._tools = _by_flat_name(request.get("tools"))
-        self._reasoning = _Summary if (request.get("reasoning") or {}).get("summary") else _Thought
         self._items: list[_Item] = []
         self._calls: dict[int, _Call] = {}
         self.writing: _Written | None = None
@@ -324,7 +316,7 @@ class Output:
                 steps, message = self._open_item(_Message)
                 return [*steps, message.add_text(text) if logprobs is None else message.add_text_with(text, logprobs)]
             case Reasoning(text=text, choice=0):
-                steps, thought = self._open_item(self._reasoning)
+                steps, thought = self._open_item(_Thought)
                 return [*steps, thought.add_text(text)]
             case ToolDelta(choice=0, kind="custom"):
                 return []  # shown when complete: its text is not JSON
@@ -518,6 +510,7 @@ class ResponseFrames:
     def __init__(self, response: Response) -> None:
         self._response = response
         self._has_begun = False
+        self._in_progress: dict[str, Any] = {}
         self.event_count = 0
         """Number of events so far, which is the `sequence_number` of the next."""
 
@@ -549,6 +542,13 @@ class ResponseFrames:
         """Return the frame that ends the stream, not its run, with the reason."""
         return b"".join(self._render([_error(info)]))
 
+    def heartbeat(self) -> bytes:
+        """Return an event without effect, with the number of the last one: some clients do not count comments."""
+        if not self._in_progress:
+            return sse.HEARTBEAT
+        fields = {"sequence_number": self.event_count - 1, "response": self._in_progress}
+        return self._frame("response.in_progress", _encode({"type": "response.in_progress", **fields}))
+
     def _begun(self) -> Iterator[bytes]:
         if not self._has_begun:
             self._has_begun = True
@@ -575,7 +575,8 @@ class ResponseFrames:
         yield "response.created", {"response": response.body(None, waiting=waiting)}
         if waiting:
             yield "response.queued", {"response": response.body(None, waiting=True)}
-        yield "response.in_progress", {"response": response.body(None)}
+        self._in_progress = response.body(None)
+        yield "response.in_progress", {"response": self._in_progress}
 
     def _ending(self, settled: AnySettlement) -> Iterable[ResponseEvent]:
         yield from self._response.output.end(settled)

@@ -259,6 +259,14 @@ def params_of(body: Mapping[str, Any], limit: str = "max_tokens") -> dict[str, A
     return params | _thinking(body) | _format(body) | _logprobs(body) | _tools(body)
 
 
+def own_fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that an upstream of this API gets as they were sent: nothing else has them."""
+    reasoning = body.get("reasoning") or {}
+    summary = {name: reasoning[name] for name in ("summary", "generate_summary") if reasoning.get(name)}
+    include = {"include": body["include"]} if body.get("include") else {}
+    return {"reasoning": summary, **include} if summary else include
+
+
 def _thinking(body: Mapping[str, Any]) -> dict[str, Any]:
     effort = (body.get("reasoning") or {}).get("effort")
     return {"reasoning_effort": effort} if effort else {}

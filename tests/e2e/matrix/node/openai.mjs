@@ -45,7 +45,7 @@ async function respond(at, model, stream) {
     whole = await connected(at).responses.create(asked);
     at.heard(whole.output_text);
   }
-  const thoughts = whole.output.filter((item) => item.type === "reasoning").flatMap((item) => item.content ?? []);
+  const thoughts = whole.output.filter((item) => item.type === "reasoning").flatMap((item) => item.summary);
   return {
     word: whole.status,
     usage: [whole.usage.input_tokens, whole.usage.output_tokens],

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, NO_BUDGET, PERSON, Access, Budget, KeyScope
-from ....errors import BadRequest, Conflict, KeyExists, NotFound
+from ....access import ADMIN, NO_BUDGET, PERSON, PERSON_FRESH, Access, Budget, KeyScope
+from ....errors import BadRequest, HoldfastError, NotFound
 from ....store import KeyDetails, KeyRecord
 from ....wires import native
 from ...audit.audit import note_of
@@ -21,7 +21,7 @@ from ...errors import Json, NoContent
 from ...request import check_name, decode, read_body
 from ...routing import Endpoint
 from ...services import Parts
-from ..made_keys import check_key_name, new_key
+from ..made_keys import NewKey, check_key_name, new_key
 from .sign_in import Short
 
 MOST_KEYS = 50
@@ -29,6 +29,17 @@ MOST_KEYS = 50
 DEFAULT_SCOPES: tuple[KeyScope, ...] = ("chat", "batch")
 OVERLAP = 24.0
 """Hours for which both keys work when a key is rotated."""
+
+
+class PersonsKey(HoldfastError):
+    """The key acts for a person, so nobody else may get its secret."""
+
+    code = "persons_key"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self) -> None:
+        super().__init__("This key acts for a person, who alone can rotate it. You can revoke it.")
 
 
 class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +51,13 @@ class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: tuple[Short, ...] | None = None
     expires_in_days: Annotated[float, msgspec.Meta(gt=0, le=3660)] | None = None
     budget: Budget = NO_BUDGET
+
+
+class NewServiceKey(NewApiKey, frozen=True, forbid_unknown_fields=True):
+    """A new key of a service."""
+
+    owner: Short | None = None
+    """The id of a service that gets one more key. Without it the key is that of a new service."""
 
 
 class KeyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,22 +83,20 @@ async def make_own_key(parts: Parts, request: Request) -> ASGIApp:
     check_name(given.name, "name")
     if "admin" in given.scopes and access.role != "admin":
         raise BadRequest("Only an admin's key can have the scope 'admin'.", param="scopes", code="scope_not_allowed")
-    _require_room(await _own_keys(parts, request))
     made = new_key(given.name, owner=access.owner, account=access.account, details=_details(parts, given, access))
-    return await _added(parts, request, made.key, made.record)
+    return await _added(parts, request, made)
 
 
 async def revoke_own_key(parts: Parts, request: Request) -> ASGIApp:
     """Revoke a key of the caller: everywhere within a second, open streams included."""
-    return await _revoked(parts, await _own_key(parts, request))
+    return await _revoked(parts, request, await _own_key(parts, request))
 
 
 async def rotate_own_key(parts: Parts, request: Request) -> ASGIApp:
     """Create a key that replaces another. Both work until the older one expires."""
     given = decode(await read_body(parts, request), Rotation)
-    key, keys = await _own_key(parts, request), await _own_keys(parts, request)
-    _require_room(keys)
-    return await _rotated(parts, request, key, keys, given)
+    keys = await _own_keys(parts, request)
+    return await _rotated(parts, request, _one_of(keys, request), keys, given)
 
 
 async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
@@ -89,23 +105,25 @@ async def list_all_keys(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def make_service_key(parts: Parts, request: Request) -> ASGIApp:
-    """Create a key for a service. Its name is an owner with its own sessions and runs."""
-    given, access = decode(await read_body(parts, request), NewApiKey), access_of(request)
+    """Create a key for a service: a new one, an owner with its own sessions and runs, or one that exists."""
+    given, access = decode(await read_body(parts, request), NewServiceKey), access_of(request)
     try:
         check_key_name(given.name, parts.settings)
     except SettingsError as error:
         raise BadRequest(str(error), param="name", code="bad_name") from None
-    made = new_key(given.name, admin="admin" in given.scopes, details=_details(parts, given, access))
-    return await _added(parts, request, made.key, made.record)
+    if given.owner is not None and await parts.store.account_of(given.owner) != "":
+        raise NotFound(f"There is no service {given.owner!r}.")
+    details, is_admin = _details(parts, given, access), "admin" in given.scopes
+    return await _added(parts, request, new_key(given.name, admin=is_admin, owner=given.owner or "", details=details))
 
 
 async def revoke_any_key(parts: Parts, request: Request) -> ASGIApp:
     """Revoke a key of any owner."""
-    return await _revoked(parts, _one_of(await _in_force(parts), request))
+    return await _revoked(parts, request, _one_of(await _in_force(parts), request))
 
 
 async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
-    """Create a key that replaces a key of any owner."""
+    """Create a key that replaces one of a service. That of a person is replaced by the person only."""
     given, keys = decode(await read_body(parts, request), Rotation), await _in_force(parts)
     return await _rotated(parts, request, _one_of(keys, request), keys, given)
 
@@ -117,11 +135,6 @@ async def change_any_key(parts: Parts, request: Request) -> ASGIApp:
     changed = await parts.store.change_key(key.id, replace(key.details, budget=given.budget))
     await parts.keys.refresh()
     return Json(shown_key(changed or key))
-
-
-def _require_room(keys: list[KeyRecord]) -> None:
-    if len(keys) >= MOST_KEYS:
-        raise Conflict(f"A person has {MOST_KEYS} keys at most. Revoke one first.")
 
 
 def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
@@ -138,17 +151,21 @@ def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:
     )
 
 
-async def _added(parts: Parts, request: Request, key: str, record: KeyRecord) -> ASGIApp:
-    try:
-        added = await parts.store.add_key(record)
-    except KeyExists as error:
-        raise Conflict(str(error)) from None
-    note_of(request).details = {"key": added.id, "scopes": " ".join(added.details.scopes or ())}
+async def _added(parts: Parts, request: Request, made: NewKey) -> ASGIApp:
+    """Add a key, and return it: the key of a person only to the person's own sign-in."""
+    access, record = access_of(request), made.record
+    if record.account and (access.via, access.account) != ("sign_in", record.account):
+        raise PersonsKey
+    added = await parts.store.add_key(record, MOST_KEYS if record.account else None)
+    scopes = " ".join(added.details.scopes or ())
+    note_of(request).target = added.id
+    note_of(request).details = {"key": added.id, "owner": added.owner, "scopes": scopes}
     await parts.keys.refresh()
-    return Json({**shown_key(added), "key": key}, status_code=201)
+    return Json({**shown_key(added), "key": made.key}, status_code=201)
 
 
-async def _revoked(parts: Parts, key: KeyRecord) -> ASGIApp:
+async def _revoked(parts: Parts, request: Request, key: KeyRecord) -> ASGIApp:
+    note_of(request).details = {"owner": key.owner}
     await parts.store.revoke_key(key.id, parts.engine.now())
     await parts.keys.refresh()
     return NoContent()
@@ -162,11 +179,11 @@ async def _rotated(parts: Parts, request: Request, key: KeyRecord, keys: list[Ke
     made = new_key(
         _next_name(key, keys),
         admin=key.admin,
-        owner=key.owner or key.name,
+        owner=key.owner,
         account=key.account,
         details=replace(key.details, prefix="", expires_at=None if lasts is None else now + lasts),
     )
-    response = await _added(parts, request, made.key, made.record)
+    response = await _added(parts, request, made)
     await parts.store.change_key(key.id, replace(key.details, expires_at=until))
     await parts.keys.refresh()
     return response
@@ -175,7 +192,7 @@ async def _rotated(parts: Parts, request: Request, key: KeyRecord, keys: list[Ke
 def _next_name(key: KeyRecord, keys: list[KeyRecord]) -> str:
     """Return the name of a key's successor: `ci`, `ci-2`, `ci-3`."""
     stem = re.sub(r"-\d{1,6}$", "", key.name)[:56]
-    taken = {each.name for each in keys if (each.owner or each.name) == (key.owner or key.name)}
+    taken = {each.name for each in keys if each.account == key.account}
     return next(name for n in range(2, len(taken) + 3) if (name := f"{stem}-{n}") not in taken)
 
 
@@ -210,7 +227,7 @@ def shown_key(key: KeyRecord) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,
-        "owner": key.owner or key.name,
+        "owner": key.owner,
         "account": key.account or None,
         "prefix": details.prefix,
         "admin": key.admin,
@@ -231,7 +248,7 @@ _MADE = {201: "the key, which is shown once", 409: "the name is taken", **_BAD}
 
 ENDPOINTS = [
     Endpoint("GET", "/api/keys", list_own_keys, who=PERSON, answers={200: "the keys"}),
-    Endpoint("POST", "/api/keys", make_own_key, who=PERSON, audit="key.new", takes=NewApiKey, answers=_MADE),
+    Endpoint("POST", "/api/keys", make_own_key, who=PERSON_FRESH, audit="key.new", takes=NewApiKey, answers=_MADE),
     Endpoint(
         "DELETE",
         "/api/keys/{key_id}",
@@ -244,13 +261,21 @@ ENDPOINTS = [
         "POST",
         "/api/keys/{key_id}/rotate",
         rotate_own_key,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="key.rotate",
         takes=Rotation,
         answers={**_MADE, **_THERE},
     ),
     Endpoint("GET", "/api/admin/keys", list_all_keys, who=ADMIN, audit="key.list", answers={200: "the keys"}),
-    Endpoint("POST", "/api/admin/keys", make_service_key, who=ADMIN, audit="key.new", takes=NewApiKey, answers=_MADE),
+    Endpoint(
+        "POST",
+        "/api/admin/keys",
+        make_service_key,
+        who=ADMIN,
+        audit="key.new",
+        takes=NewServiceKey,
+        answers={**_MADE, 404: "no such service"},
+    ),
     Endpoint(
         "DELETE",
         "/api/admin/keys/{key_id}",
@@ -275,6 +300,6 @@ ENDPOINTS = [
         who=ADMIN,
         audit="key.rotate",
         takes=Rotation,
-        answers={**_MADE, **_THERE},
+        answers={**_MADE, **_THERE, 403: "the key of a person"},
     ),
 ]

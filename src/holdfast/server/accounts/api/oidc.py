@@ -47,13 +47,13 @@ async def callback(parts: Parts, request: Request) -> ASGIApp:
 
     async def recognised() -> Json:
         account = await _recognised(parts, provider, request, attempt)
-        return await signed_in(parts, request, account, stay=False)
+        return await signed_in(parts, request, account, stay=False, by="provider")
 
     try:
         given = await parts.audit.noted(request, "sign_in", recognised)
     except HoldfastError as error:
         return _failed(parts, request, error)
-    return _to(local_path(attempt.next), given.headers["set-cookie"], attempt_cookie(None, secure=secure))
+    return _to(local_path(attempt.next), *given.headers.getlist("set-cookie"), attempt_cookie(None, secure=secure))
 
 
 async def _recognised(parts: Parts, provider: OidcProvider, request: Request, attempt: Attempt) -> Stored[Account]:

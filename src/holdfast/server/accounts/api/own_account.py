@@ -9,19 +9,21 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import PERSON
+from ....access import PERSON, PERSON_FRESH, SIGN_IN
 from ....errors import NotFound
 from ....store.documents import Stored
 from ....wires import native
 from ...audit.audit import note_of
-from ...caller import access_of, address_of
+from ...caller import access_of, address_of, is_secure
 from ...errors import Json, NoContent
 from ...request import decode, read_body
 from ...routing import Endpoint
 from ...services import Parts
 from ..people.accounts import Account
+from ..people.browsers import browser_cookie
+from ..people.people import NoPassword
 from ..people.sign_ins import SignIn
-from .sign_in import Short, shown_account
+from .sign_in import Short, browser_of, shown_account
 
 
 class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +31,13 @@ class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Short | None = None
     email: Short | None = None
+
+
+class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The caller's password, and a code if the account has a second factor."""
+
+    password: Short
+    code: Short = ""
 
 
 class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,8 +70,28 @@ async def change_password(parts: Parts, request: Request) -> ASGIApp:
     given = decode(await read_body(parts, request), PasswordChange)
     access, account = access_of(request), await _own(parts, request)
     await parts.people.change_password(
-        account, given.current, given.password, address=address_of(request), keep=access.credential
+        account,
+        given.current,
+        given.password,
+        address=address_of(request),
+        keep=access.credential,
+        browser=browser_of(parts, request),
     )
+    await parts.people.sign_ins.prove(access.credential)
+    browser = await parts.people.browsers.remember(account.id, None)
+    return NoContent(headers={"set-cookie": browser_cookie(browser, secure=is_secure(parts, request))})
+
+
+async def prove(parts: Parts, request: Request) -> ASGIApp:
+    """Check the caller's password again. For ten minutes the caller may then do what a stolen cookie must not."""
+    given = decode(await read_body(parts, request), Proof)
+    access, account = access_of(request), await _own(parts, request)
+    if not account.body.password:
+        raise NoPassword
+    address, browser = address_of(request), browser_of(parts, request)
+    await parts.people.check_password(account.body.name, given.password, address, browser=browser)
+    await parts.second_factors.check(account, given.code, address=address, browser=browser)
+    await parts.people.sign_ins.prove(access.credential)
     return NoContent()
 
 
@@ -122,12 +151,12 @@ def shown_sign_in(stored: Stored[SignIn], current: str) -> dict[str, Any]:
 _BAD = {400: "a value is invalid", 413: "too large"}
 
 ENDPOINTS = [
-    Endpoint("GET", "/api/account", get_account, who=PERSON, answers={200: "the account"}),
+    Endpoint("GET", "/api/account", get_account, who=SIGN_IN, answers={200: "the account"}),
     Endpoint(
         "PATCH",
         "/api/account",
         change_account,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="account.change",
         takes=AccountChange,
         answers={200: "the account", 409: "the name is taken", **_BAD},
@@ -147,12 +176,27 @@ ENDPOINTS = [
             **_BAD,
         },
     ),
+    Endpoint(
+        "POST",
+        "/api/account/proof",
+        prove,
+        who=PERSON,
+        audit="sign_in.again",
+        takes=Proof,
+        answers={
+            204: "proved",
+            401: "the password is wrong, or a code is needed",
+            409: "the account has none",
+            429: "too many tries",
+            **_BAD,
+        },
+    ),
     Endpoint("GET", "/api/account/sign-ins", list_sign_ins, who=PERSON, answers={200: "the sign-ins"}),
     Endpoint(
         "DELETE",
         "/api/account/sign-ins",
         end_other_sign_ins,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="sign_ins.end",
         answers={200: "how many ended"},
     ),
@@ -160,7 +204,7 @@ ENDPOINTS = [
         "DELETE",
         "/api/account/sign-ins/{sign_in_id}",
         end_sign_in,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="sign_in.end",
         answers={204: "ended", 404: "no such sign-in"},
     ),

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from ....access import ADMIN, NO_BUDGET, AccountRole, Budget
 from ....errors import BadRequest, NotFound
 from ....ids import new_id
-from ....store.documents import Stored
+from ....store.documents import DocumentGuard, Stored
 from ...audit.audit import note_of
 from ...errors import Json, NoContent
 from ...request import check_name, decode, read_body, whole_number
@@ -78,12 +78,14 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_people(parts: Parts, request: Request) -> ASGIApp:
-    """List accounts, the newest first, a page at a time; or find one by its name or e-mail address."""
+    """List accounts, the newest first, a page at a time; or find them by the name or e-mail address, or parts of it."""
     accounts = parts.people.accounts
     if (login := request.query_params.get("name")) is not None:
         found = await accounts.find(login)
         return Json({"people": [] if found is None else [shown_account(found)], "before": None})
     limit = whole_number(request, "limit", 50, 200)
+    if query := request.query_params.get("query"):
+        return Json({"people": [shown_account(each) for each in await accounts.search(query, limit)], "before": None})
     page = await accounts.page(before=request.query_params.get("before"), limit=limit)
     return Json({"people": [shown_account(account) for account in page], "before": page[-1].id if page else None})
 
@@ -153,10 +155,14 @@ async def add_group(parts: Parts, request: Request) -> ASGIApp:
     """Add a group."""
     given = decode(await read_body(parts, request), NewGroup)
     check_name(given.name, "name")
-    if len([group async for group in parts.people.callers.groups.all()]) >= MOST_GROUPS:
-        raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
-    group = AccountGroup(**asdict(given))
-    stored = await parts.people.callers.groups.put(new_id("grp"), group)
+    groups = parts.people.callers.groups
+
+    async def check() -> None:
+        if len([group async for group in groups.all()]) >= MOST_GROUPS:
+            raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
+
+    one_at_a_time = DocumentGuard(parts.store, "groups")
+    stored = await groups.add_alone(new_id("grp"), AccountGroup(**asdict(given)), check, among=one_at_a_time)
     note_of(request).target = stored.id
     await _group_changed(parts, stored.id)
     return Json(_group_json(stored), status_code=201)
@@ -233,7 +239,12 @@ _PEOPLE, _PERSON = "/api/admin/people", "/api/admin/people/{account_id}"
 _GROUPS, _GROUP = "/api/admin/groups", "/api/admin/groups/{group_id}"
 _BAD = {400: "a value is invalid", 413: "too large"}
 _THERE = {404: "no such account"}
-_PAGES = {"before": "the id to go on from", "limit": "1 to 200", "name": "a name or e-mail address to find"}
+_PAGES = {
+    "before": "the id to go on from",
+    "limit": "1 to 200",
+    "name": "a whole name or e-mail address to find",
+    "query": "a part of names or e-mail addresses to find",
+}
 
 ENDPOINTS = [
     Endpoint(

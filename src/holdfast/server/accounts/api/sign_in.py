@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import ANYONE, PERSON
+from ....access import ANYONE, SIGN_IN
 from ....errors import HoldfastError
 from ....store.documents import Stored
 from ....wires import native
@@ -20,8 +20,9 @@ from ...routing import Endpoint
 from ...services import Parts
 from ..auth import HEADERS
 from ..people.accounts import Account
+from ..people.browsers import browser_cookie, browser_in
 from ..people.people import AccountsExist
-from ..people.sign_ins import cookie, token_in
+from ..people.sign_ins import SignedInBy, cookie, token_in
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 
@@ -32,6 +33,8 @@ class NewSignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Short
     password: Short
     stay: bool = False
+    code: Short = ""
+    """A code of the second factor, if the account has one."""
 
 
 class FirstAdmin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +51,10 @@ class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     token: Short
     password: Short
+    code: Short = ""
+    """A code of the second factor, if the account has one."""
+    keep_keys: bool = False
+    """Whether the person's keys stay valid. Whoever had the account may have made one."""
 
 
 class PasswordsOff(HoldfastError):
@@ -70,6 +77,7 @@ async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
             "accounts": exist,
             "first_admin": not exist and bool(parts.first_admin),
             "password": oidc is None or not oidc.only,
+            "passkey": oidc is None or not oidc.only,
             "oidc": None if oidc is None else {"name": oidc.name, "start": "/api/oidc/start"},
         }
     )
@@ -78,9 +86,11 @@ async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
 async def sign_in(parts: Parts, request: Request) -> ASGIApp:
     """Sign in with a password. An earlier sign-in of the browser ends."""
     given = decode(await read_body(parts, request), NewSignIn)
-    _refuse_passwords(parts)
+    refuse_passwords(parts)
     try:
-        account = await parts.people.check_password(given.name, given.password, address_of(request))
+        address, browser = address_of(request), browser_of(parts, request)
+        account = await parts.people.check_password(given.name, given.password, address, browser=browser)
+        await parts.second_factors.check(account, given.code, address=address, browser=browser)
     except HoldfastError:
         tried = await parts.people.accounts.find(given.name)  # a typed name may be a password: only an id is logged
         note_of(request).target = "" if tried is None else tried.id
@@ -107,29 +117,57 @@ async def first_admin(parts: Parts, request: Request) -> ASGIApp:
 async def reset_password(parts: Parts, request: Request) -> ASGIApp:
     """Set a password with the token of a link, and sign in."""
     given = decode(await read_body(parts, request), NewPassword)
-    _refuse_passwords(parts)
+    refuse_passwords(parts)
+    person = await parts.people.of_link(given.token)
+    address, browser = address_of(request), browser_of(parts, request)
+    await parts.second_factors.check(person, given.code, address=address, browser=browser)
     account = await parts.people.reset_password(given.token, given.password)
+    if not given.keep_keys:
+        revoked = await parts.keys.revoke_all(account.id, parts.engine.now())
+        note_of(request).details = {"revoked_keys": str(revoked)}
     return await signed_in(parts, request, account, stay=False)
 
 
-def _refuse_passwords(parts: Parts) -> None:
+class OpenedLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The token of a link to set a password."""
+
+    token: Short
+
+
+async def look_at_link(parts: Parts, request: Request) -> ASGIApp:
+    """Return whose password a link sets. The link can still be used."""
+    person = await parts.people.of_link(decode(await read_body(parts, request), OpenedLink).token)
+    return Json({"name": person.body.name})
+
+
+def refuse_passwords(parts: Parts) -> None:
+    """Refuse what is no sign-in with the identity provider, if the settings say so."""
     if parts.settings.oidc is not None and parts.settings.oidc.only:
         raise PasswordsOff
 
 
-async def signed_in(parts: Parts, request: Request, account: Stored[Account], *, stay: bool) -> Json:
+async def signed_in(
+    parts: Parts, request: Request, account: Stored[Account], *, stay: bool, by: SignedInBy = "password"
+) -> Json:
     """Begin a sign-in that replaces the browser's last one, and return the account with the cookie."""
     settings, secure = parts.settings, is_secure(parts, request)
     note_of(request).actor = note_of(request).target = account.id
     idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
-    token = await parts.people.begin(
-        account, idle=idle, stay=stay, address=address_of(request), agent=header(request, b"user-agent") or ""
-    )
+    agent = header(request, b"user-agent") or ""
+    token = await parts.people.begin(account, idle=idle, stay=stay, address=address_of(request), agent=agent, by=by)
     if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
         await parts.people.end_token(before)
     await parts.people.accounts.signed_in(account.id)
-    given = cookie(token, secure=secure, keep=idle if stay else None)
-    return Json(shown_account(account), headers={"set-cookie": given})
+    browser = await parts.people.browsers.remember(account.id, browser_of(parts, request))
+    answer = Json(shown_account(account))
+    for given in (cookie(token, secure=secure, keep=idle if stay else None), browser_cookie(browser, secure=secure)):
+        answer.headers.append("set-cookie", given)
+    return answer
+
+
+def browser_of(parts: Parts, request: Request) -> bytes | None:
+    """Return the token of the caller's browser; None if it has none."""
+    return browser_in(request.scope[HEADERS].get(b"cookie", b""), secure=is_secure(parts, request))
 
 
 def shown_account(account: Stored[Account]) -> dict[str, Any]:
@@ -143,6 +181,7 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "groups": body.groups,
         "disabled": body.is_disabled,
         "has_password": bool(body.password),
+        "second_factor": body.factor is not None,
         "subject": body.subject,
         "created_at": native.moment(account.created_at),
         "signed_in_at": None if body.signed_in_at is None else native.moment(body.signed_in_at),
@@ -163,13 +202,13 @@ ENDPOINTS = [
         takes=NewSignIn,
         answers={
             200: "the person",
-            401: "the name or the password is wrong",
+            401: "the name or the password is wrong, or a code is needed",
             403: "passwords are not accepted",
             429: "too many tries",
             **_REFUSED,
         },
     ),
-    Endpoint("POST", "/api/sign-out", sign_out, who=PERSON, audit="sign_out", answers={204: "signed out"}),
+    Endpoint("POST", "/api/sign-out", sign_out, who=SIGN_IN, audit="sign_out", answers={204: "signed out"}),
     Endpoint(
         "POST",
         "/api/first-admin",
@@ -186,6 +225,20 @@ ENDPOINTS = [
         who=ANYONE,
         audit="password.reset",
         takes=NewPassword,
-        answers={200: "the person", 403: "the link is not valid", **_REFUSED},
+        answers={
+            200: "the person",
+            401: "a code is needed, or wrong",
+            403: "the link is not valid",
+            429: "too many tries",
+            **_REFUSED,
+        },
+    ),
+    Endpoint(
+        "POST",
+        "/api/reset-password/person",
+        look_at_link,
+        who=ANYONE,
+        takes=OpenedLink,
+        answers={200: "the name of the person", 403: "the link is not valid", **_REFUSED},
     ),
 ]

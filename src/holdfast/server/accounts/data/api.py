@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, CHAT, PERSON, Access
+from ....access import ADMIN, CHAT, PERSON_FRESH, Access
 from ....errors import BadRequest, KeyRevoked, NotFound
 from ....store.documents import Stored
 from ...audit.audit import note_of
@@ -22,7 +22,7 @@ from ...errors import PRIVATE, Json
 from ...request import BodyTooLarge, decode, read_body
 from ...routing import Endpoint
 from ...services import Parts
-from ..api.sign_in import Short
+from ..api.sign_in import Short, browser_of
 from ..people.accounts import Account
 from ..people.sign_ins import cookie
 from .archive import Archive
@@ -103,7 +103,9 @@ async def delete_account(parts: Parts, request: Request) -> ASGIApp:
     account = await _own(parts, request)
     note_of(request).target = account.id
     if account.body.password:
-        await parts.people.check_password(account.body.name, given.password, address_of(request))
+        await parts.people.check_password(
+            account.body.name, given.password, address_of(request), browser=browser_of(parts, request)
+        )
     erasure = await parts.erasing.begin(account)
     taken = cookie("", secure=is_secure(parts, request), keep=None)
     return Json(shown_erasure(erasure), status_code=202, headers={"set-cookie": taken})
@@ -128,7 +130,7 @@ ENDPOINTS = [
         "GET",
         "/api/account/export",
         export_account,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="account.export",
         answers={200: "a ZIP archive"},
     ),
@@ -150,7 +152,7 @@ ENDPOINTS = [
         "DELETE",
         "/api/account",
         delete_account,
-        who=PERSON,
+        who=PERSON_FRESH,
         audit="account.delete",
         takes=AccountDeletion,
         answers={

@@ -29,7 +29,7 @@ KIND = "erasure"
 KEPT = 30 * 86400.0
 """Seconds for which the record of a finished erasure is kept."""
 LATEST_USAGE = 600.0
-"""Seconds after its end for which an erasure still deletes usage that was counted late."""
+"""Seconds after its end for which an erasure still removes its owner from usage that was counted late."""
 _PAGE = 50
 IN_BACKUPS = (
     "Backups that were made before still have this data, until they are deleted. The audit log keeps the id of the "
@@ -86,8 +86,7 @@ class Erasing:
 
     async def remove_account(self, account: str) -> None:
         """Delete an account, its sign-ins and its keys. Repeating it changes nothing."""
-        for key in await self._store.list_keys(account=account):
-            await self._store.revoke_key(key.id, self._engine.now())
+        await self._keys.revoke_all(account, self._engine.now())
         try:
             await self._people.delete(account)
         except NotFound:
@@ -105,7 +104,7 @@ class Erasing:
             if stored.body.state == "running":
                 await self._take_up(stored)
             elif stored.body.owner:
-                await self._forget_late_usage(stored)
+                await self._disown_late_usage(stored)
             elif (stored.body.done_at or 0.0) < before:
                 await self._all.delete(stored.id)
 
@@ -133,7 +132,7 @@ class Erasing:
             "batches": lambda: self._batches(owner),
             "sessions": lambda: self._sessions(owner),
             "runs": lambda: self._runs(owner),
-            "usage": lambda: store.delete_usage_of(owner),
+            "usage": lambda: store.disown_usage(owner),
             "documents": lambda: store.delete_documents_of(owner),
             "sign-ins": lambda: store.delete_documents_of(account),
             "keys": lambda: store.forget_keys(account),
@@ -192,13 +191,13 @@ class Erasing:
                 return False  # deleted meanwhile
         return await self._store.delete_run(record.id)
 
-    async def _forget_late_usage(self, stored: Stored[Erasure]) -> None:
-        """Delete usage that was counted after the end: servers count the usage of runs with a delay."""
+    async def _disown_late_usage(self, stored: Stored[Erasure]) -> None:
+        """Remove the owner from usage that was counted after the end: servers count the usage of runs with a delay."""
 
         async def swept(erasure: Erasure) -> Erasure:
             return replace(erasure, owner="")
 
-        await self._store.delete_usage_of(stored.body.owner)
+        await self._store.disown_usage(stored.body.owner)
         if (stored.body.done_at or 0.0) < self._engine.now() - LATEST_USAGE:
             await self._all.change(stored.id, swept)
 

@@ -69,7 +69,8 @@ def check_claims(claims: dict[str, Any], *, issuer: str, client: str, nonce: str
     times = [claims.get("exp"), claims.get("iat")]
     if not all(isinstance(each, int | float) for each in times) or not now - LEEWAY < claims["exp"]:
         raise NotSignedIn("The ID token has expired.")
-    if claims["iat"] > now + LEEWAY:
+    not_before = claims.get("nbf", claims["iat"])
+    if not isinstance(not_before, int | float) or max(claims["iat"], not_before) > now + LEEWAY:
         raise NotSignedIn("The ID token is of the future: the clock of the provider or of this server is wrong.")
     if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
         raise NotSignedIn("The ID token names no subject.")

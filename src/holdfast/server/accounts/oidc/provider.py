@@ -86,7 +86,8 @@ class OidcProvider:
         check_access_token(claims, algorithm, str(tokens.get("access_token", "")))
         groups = claims.get(settings.groups_claim)
         return Identity(
-            subject=f"{settings.issuer} {claims['sub']}",
+            issuer=settings.issuer,
+            id=str(claims["sub"]),
             name=str(claims.get("preferred_username") or claims.get("name") or claims["sub"]),
             groups=tuple(str(group) for group in groups) if isinstance(groups, list) else (),
         )

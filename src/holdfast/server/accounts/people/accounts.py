@@ -9,11 +9,36 @@ import msgspec
 from msgspec.structs import replace
 
 from ....access import NO_BUDGET, AccountRole, Budget
-from ....errors import Conflict, NotFound
+from ....errors import Conflict, NotFound, OwnerTaken
 from ....ids import new_id
-from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
+from ....store.documents import AccountStore, DocumentGuard, Documents, Stored
 from .account_names import check_names, folded
 from .changes import AccessChanges
+
+
+class SecondFactor(msgspec.Struct, frozen=True):
+    """The app of a person that shows codes."""
+
+    sealed: str
+    """The app's secret, sealed."""
+    step: int
+    """The time of the last code that was used: no code counts twice."""
+    recovery: tuple[str, ...] = ()
+    """The digests of the recovery codes that are left."""
+
+
+class Passkey(msgspec.Struct, frozen=True):
+    """A key pair of a person's device, of which the server has the public key."""
+
+    id: str
+    """The id of the credential, in base64url."""
+    data: str
+    """The credential's public data, in base64."""
+    name: str
+    added_at: float
+    count: int = 0
+    """How often the device says that it has signed; 0 if it does not count."""
+    used_at: float | None = None
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +57,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     """The person's identity at an identity provider, as `issuer subject`."""
     signed_in_at: float | None = None
+    factor: SecondFactor | None = None
+    passkeys: tuple[Passkey, ...] = ()
     budget: Budget = NO_BUDGET
 
 
@@ -54,9 +81,13 @@ class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Of(msgspec.Struct, frozen=True):
-    """An entry of the index: the account that has a name, an e-mail address, an owner or a subject."""
+    """An entry of the index: the account that has a name, an e-mail address or a subject."""
 
     account: str
+
+
+MOST_FOUND = 200
+"""Maximum number of accounts that a part of a name stands for."""
 
 
 class NameTaken(Conflict):
@@ -69,8 +100,9 @@ class Accounts:
     """All accounts. Each change reaches every node, through the log of changes."""
 
     def __init__(
-        self, store: DocumentStore, changes: AccessChanges | None = None, *, now: Callable[[], float] = time.time
+        self, store: AccountStore, changes: AccessChanges | None = None, *, now: Callable[[], float] = time.time
     ) -> None:
+        self._store = store
         self.changes = changes or AccessChanges(store, now=now)
         self._all = Documents(store, "account", Account, now=now)
         self._index = Documents(store, "account_index", _Of, now=now)
@@ -92,9 +124,29 @@ class Accounts:
         entry = by_name or by_email
         return await self._all.get("" if entry is None else entry.body.account)
 
+    async def search(self, text: str, limit: int) -> list[Stored[Account]]:
+        """Return accounts with a text in their name or e-mail address, in any case. Looks at every account."""
+        part, found = folded(text), list[Stored[Account]]()
+        async for stored in self._all.all():
+            if any(part in folded(name) for name in (stored.body.name, stored.body.email)):
+                found.append(stored)
+            if len(found) == limit:
+                break
+        return found
+
+    async def ids_of(self, text: str) -> tuple[str, ...]:
+        """Return the ids of the accounts that a text means: the one of that name, or all with it as a part of theirs.
+
+        Otherwise the text itself, which may be the id of an account that is gone.
+        """
+        if (exact := await self.find(text)) is not None:
+            return (exact.id,)
+        return tuple(account.id for account in await self.search(text, MOST_FOUND)) or (text,)
+
     async def of_owner(self, owner: str) -> Stored[Account] | None:
         """Return the account of an owner."""
-        return await self._indexed(f"owner {owner}")
+        account = await self._store.account_of(owner)
+        return await self._all.get(account) if account else None
 
     async def of_subject(self, subject: str) -> Stored[Account] | None:
         """Return the account of a person that an identity provider has recognised."""
@@ -105,7 +157,7 @@ class Accounts:
         return await self._all.page(before=before, limit=limit)
 
     async def add(self, account: Account) -> Stored[Account]:
-        """Add an account. An empty owner becomes the account's id."""
+        """Add an account. An empty owner becomes the account's id. `OwnerTaken` if another has the owner."""
         check_names(account.name, account.email)
         id = new_id("user")
         account = replace(account, owner=account.owner or id)
@@ -114,11 +166,11 @@ class Accounts:
             for entry in _entries(account):
                 await self._claim(entry, id)
                 claimed.append(entry)
-        except NameTaken:
+            stored = await self._all.add(id, account, lambda document: self._store.add_account(document, account.owner))
+        except (NameTaken, OwnerTaken):
             for entry in claimed:
                 await self._index.delete(entry)
             raise
-        stored = await self._all.put(id, account)
         await self.changes.note("account", id)
         return stored
 
@@ -150,11 +202,16 @@ class Accounts:
         async def noted(account: Account) -> Account:
             return replace(account, signed_in_at=self._now())
 
-        await self._all.change(id, noted)
+        await self.change_quietly(id, noted)
+
+    async def change_quietly(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> None:
+        """Change something that is no right and no name, such as which code was used last."""
+        await self._all.change(id, change)
 
     async def delete(self, id: str) -> None:
         """Delete an account and its index entries. The caller deletes the data of its owner."""
         known = await self._known(id)
+        await self._store.release_owner(known.body.owner)
         await self._all.delete(id)
         for entry in _entries(known.body):
             await self._index.delete(entry)
@@ -190,6 +247,6 @@ def _no_account(id: str) -> NotFound:
 
 def _entries(account: Account) -> list[str]:
     """Return the index entries of an account. A name and an e-mail address can never be the same text."""
-    entries = [f"name {folded(account.name)}", f"owner {account.owner}"]
+    entries = [f"name {folded(account.name)}"]
     entries += [f"email {folded(account.email)}"] if account.email else []
     return entries + ([f"subject {account.subject}"] if account.subject else [])

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ....access import KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted
+from ....access import FRESH, KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted, FactorFor
 from ....errors import HoldfastError, NotFound
-from ....store.documents import Documents, DocumentStore, Stored
+from ....store.documents import AccountStore, Documents, Stored
 from .accounts import Account, AccountGroup, Accounts
 from .changes import AccessChange, AccessChanges
 from .sign_ins import SEEN_EVERY, SignIn, SignIns, id_of_token
@@ -34,13 +34,15 @@ class Callers:
 
     def __init__(
         self,
-        store: DocumentStore,
+        store: AccountStore,
         *,
         patience: float = 10.0,
         now: Callable[[], float] = time.time,
         on_first: Callable[[], object] = lambda: None,
+        factor_for: FactorFor = "nobody",
     ) -> None:
         """`on_first` is called when there is an account: from then on everyone must sign in."""
+        self._factor_for = factor_for
         self.changes = AccessChanges(store, now=now)
         self.accounts = Accounts(store, self.changes, now=now)
         self.sign_ins = SignIns(store, self.changes, now=now)
@@ -91,8 +93,9 @@ class Callers:
         if (entry := self._by_sign_in.get(id)) is not None and not entry[0].is_revoked:
             return entry[0]  # another request was faster
         access = Access(account.body.owner, via="sign_in", account=account.id, credential=id)
-        self._give(access, account)
+        access.proven_at = sign_in.proven_at
         self._by_sign_in[id] = access, sign_in
+        self._give(access, account)
         self._keep(access)
         if len(self._by_sign_in) > MOST_KEPT:
             self._drop(next(iter(self._by_sign_in)))
@@ -111,9 +114,16 @@ class Callers:
         if (access := next(there, None)) is not None:
             return access
         access = Access(account.body.owner, via="sign_in", account=id, credential=credential)
+        access.proven_at = math.inf  # the proxy names the person in each request
         self._give(access, account)
         self._keep(access)
         return access
+
+    async def is_fresh(self, access: Access) -> bool:
+        """Return whether a person has proved a short time ago who it is: here, or through another node."""
+        if self._now() - access.proven_at > FRESH and (sign_in := await self.sign_ins.get(access.credential)):
+            access.proven_at = sign_in.proven_at
+        return self._now() - access.proven_at <= FRESH
 
     async def load(self, access: Access) -> bool:
         """Read the rights of a person's key; False if the person has no rights, or if the key has just ended."""
@@ -175,6 +185,7 @@ class Callers:
     async def _refresh(self) -> None:
         began = time.monotonic()
         if self.changes.are_lost:
+            await self.changes.skip()
             await self._start_anew()
         async for change in self.changes.read():
             await self._apply(change)
@@ -237,7 +248,20 @@ class Callers:
         scopes = access.scopes if access.via == "key" else KEY_SCOPES
         groups = [self._groups[id] for id in account.body.groups if id in self._groups]
         budgets = _budgets(account.body, [(id, self._groups[id]) for id in account.body.groups if id in self._groups])
-        access.give(account.body.role, scopes, groups=account.body.groups, of_groups=_together(groups), budgets=budgets)
+        access.give(
+            account.body.role,
+            scopes,
+            groups=account.body.groups,
+            of_groups=_together(groups),
+            budgets=budgets,
+            lacks_factor=self._lacks_factor(access, account.body),
+        )
+
+    def _lacks_factor(self, access: Access, account: Account) -> bool:
+        """Return whether a sign-in with a password alone is of a person who must have a second factor, and has none."""
+        sign_in = self._by_sign_in.get(access.credential)
+        is_required = self._factor_for == "all" or (self._factor_for == "admins" and account.role == "admin")
+        return is_required and sign_in is not None and sign_in[1].by == "password" and account.factor is None
 
     def _end(self, sign_in: str) -> None:
         if (entry := self._by_sign_in.get(sign_in)) is not None:

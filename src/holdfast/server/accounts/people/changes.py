@@ -16,7 +16,7 @@ ChangeOf = Literal["account", "group", "sign_in", "share"]
 LOOK_BACK = 30.0
 """Seconds of overlap between two reads: a change may become visible after a later one."""
 KEPT = 3600.0
-"""Seconds for which a change stays in the log. A node that could not read it for so long reads all rights again."""
+"""Minimum seconds for which a change is kept. A node that has not read the log for so long reads all rights again."""
 
 
 class AccessChange(msgspec.Struct, frozen=True):
@@ -27,13 +27,20 @@ class AccessChange(msgspec.Struct, frozen=True):
 
 
 class AccessChanges:
-    """The log of changes. Reading it costs one query for a page of an index."""
+    """The log of changes. Reading it costs one query for a page of an index.
+
+    What is new is decided by the order of the rows in the store, and by when this node has read them: the clocks of the
+    nodes that wrote them do not count.
+    """
 
     def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
         self._log = Documents(store, "access_change", AccessChange, now=now)
         self._now = now
         self._seen: dict[str, float] = {}
+        """When the newest changes were read here. All that are older were read before."""
         self._read_at = -math.inf
+        self._known: tuple[float, str] | None = None
+        """The newest change at a time. An hour later it is deleted, with all before it."""
 
     @property
     def are_lost(self) -> bool:
@@ -44,29 +51,35 @@ class AccessChanges:
         """Add a change to the log, after it took effect."""
         await self._log.put(new_id("chg"), AccessChange(of, id))
 
-    async def read(self) -> AsyncGenerator[AccessChange]:
-        """Yield the changes since the last call, in any order. The first call yields recent ones.
+    async def skip(self) -> None:
+        """Mark all changes until now as read, before all rights are read again."""
+        now, page = self._now(), await self._log.page()
+        self._seen = {stored.id: now for stored in page}
+        if page:
+            self._seen[page[-1].id] = -math.inf  # far enough back: no change becomes visible so late
 
-        A change counts as read when the caller requests the next: one that it could not apply is yielded again.
+    async def read(self) -> AsyncGenerator[AccessChange]:
+        """Yield the changes since the last call, in any order.
+
+        A change counts as read when the caller requests the next: one that it could not apply is yielded again. The
+        rows before one that was read `LOOK_BACK` ago are not looked at.
         """
-        now = self._now()
-        since = now - LOOK_BACK if self.are_lost else min(self._read_at, now) - LOOK_BACK
+        now, passed = self._now(), dict[str, float]()
         async for stored in self._log.all():
-            if stored.created_at < since:
-                break
             if stored.id not in self._seen:
                 yield stored.body
-                self._seen[stored.id] = stored.created_at
-        self.skip(now)
-
-    def skip(self, now: float | None = None) -> None:
-        """Mark all changes until now as read."""
-        self._read_at = self._now() if now is None else now
-        self._seen = {id: at for id, at in self._seen.items() if at >= self._read_at - 2 * LOOK_BACK}
+                self._seen[stored.id] = now
+            passed[stored.id] = self._seen[stored.id]
+            if passed[stored.id] < now - LOOK_BACK:
+                break
+        self._seen, self._read_at = passed, now
 
     async def forget(self) -> None:
-        """Delete old changes."""
-        before = self._now() - KEPT
-        old = [stored.id async for stored in self._log.all() if stored.created_at < before]
-        for id in old:
-            await self._log.delete(id)
+        """Delete the changes that this node has known for an hour."""
+        now = self._now()
+        if self._known is not None and now - self._known[0] >= KEPT:
+            newest, self._known = self._known[1], None
+            for id in [newest, *[stored.id async for stored in self._log.all(before=newest)]]:
+                await self._log.delete(id)
+        if self._known is None and (page := await self._log.page(limit=1)):
+            self._known = now, page[0].id

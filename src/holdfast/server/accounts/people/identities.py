@@ -30,12 +30,35 @@ class NoAccount(HoldfastError):
         super().__init__("You have no account on this server. Ask an admin for one.")
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """A person in another system. `subject` never changes there, and is never given to another person."""
+class NoIdentity(HoldfastError):
+    """Another system has named a person by nothing: it has recognised nobody."""
 
-    subject: str
+    code = "unauthorized"
+    status = 401
+    type = "authentication_error"
+
+    def __init__(self) -> None:
+        super().__init__("The proxy or the identity provider did not say who you are. Sign in there first.")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A person in another system. `id` never changes there, and is never given to another person."""
+
+    issuer: str
+    """The system: the URL of an identity provider, or `proxy`."""
+    id: str
     name: str
     groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse an empty id: it would be one person for all who are not recognised."""
+        if not self.id.strip():
+            raise NoIdentity
+
+    @property
+    def subject(self) -> str:
+        """What an account is linked to: system and id."""
+        return f"{self.issuer} {self.id}"
 
 
 class Identities:

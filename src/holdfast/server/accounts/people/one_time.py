@@ -15,7 +15,7 @@ from ....store.documents import Documents, DocumentStore
 
 LINK_LASTS = 86400.0
 """Seconds for which a link to set a password is valid."""
-Purpose = Literal["first_admin", "password", "oidc_nonce"]
+Purpose = Literal["first_admin", "password", "oidc_nonce", "passkey"]
 
 
 class LinkUsed(HoldfastError):

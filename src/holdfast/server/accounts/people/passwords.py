@@ -1,13 +1,14 @@
-"""Passwords: their rules, and argon2id. Hashing is slow on purpose, so it runs in a thread, two at a time."""
+"""Passwords: their rules, and argon2id. Hashing is slow on purpose, so it runs in threads, a few at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -19,9 +20,9 @@ T = TypeVar("T")
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 256
 AT_ONCE = 2
-"""Maximum number of concurrent hashes: each takes 64 MiB for a tenth of a second."""
+"""Maximum number of concurrent hashes of a queue: each takes 64 MiB for a tenth of a second."""
 MOST_WAITING = 50
-"""Maximum number of waiting requests. Further ones are refused."""
+"""Maximum number of waiting requests of a queue. Further ones are refused."""
 
 _HASHER = PasswordHasher()
 
@@ -37,8 +38,8 @@ class TooManySignIns(HoldfastError):
         super().__init__("Too many people are signing in at once. Try again in a few seconds.")
 
 
-class Passwords:
-    """Hashes passwords, and checks them."""
+class PasswordQueue:
+    """Requests that wait for a hash, in order."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -49,24 +50,43 @@ class Passwords:
         """True if the maximum number of requests is waiting."""
         return self._waiting >= MOST_WAITING
 
-    async def hash(self, password: str, *others: str) -> str:
-        """Return the hash of a new password, which must not be one of `others`: names of the person."""
-        await asyncio.to_thread(refuse_weak, password, others)
-        return await self._take_turn(lambda: _HASHER.hash(_normal(password)))
-
-    async def is_right(self, hashed: str, password: str) -> bool:
-        """Return whether a password has this hash. False for an empty hash, after the same time."""
-        return await self._take_turn(lambda: _matches(hashed, password))
-
-    async def _take_turn(self, work: Callable[[], T]) -> T:
+    @contextmanager
+    def place(self) -> Iterator[Self]:
+        """Take a place, for as long as the block lasts. `TooManySignIns` if there is none."""
         if self.is_full:
             raise TooManySignIns
         self._waiting += 1
         try:
-            async with self._turn:
-                return await asyncio.to_thread(work)
+            yield self
         finally:
             self._waiting -= 1
+
+    async def hashed(self, work: Callable[[], T]) -> T:
+        """Do the work in a thread, when its turn comes."""
+        async with self._turn:
+            return await asyncio.to_thread(work)
+
+
+class Passwords:
+    """Hashes passwords, and checks them. A flood of strangers fills their own queue only."""
+
+    def __init__(self) -> None:
+        self.strangers = PasswordQueue()
+        self.known = PasswordQueue()
+        """The queue of people in browsers that have signed in before, and of new passwords."""
+
+    async def hash(self, password: str, *others: str) -> str:
+        """Return the hash of a new password, which must not be one of `others`: names of the person."""
+        with self.known.place() as queue:
+            await asyncio.to_thread(refuse_weak, password, others)
+            return await queue.hashed(lambda: _HASHER.hash(_normal(password)))
+
+    async def is_right(self, hashed: str, password: str, queue: PasswordQueue) -> bool:
+        """Return whether a password has this hash. False for an empty hash, after the same time.
+
+        The caller has a place in the queue.
+        """
+        return await queue.hashed(lambda: _matches(hashed, password))
 
 
 def _matches(hashed: str, password: str) -> bool:

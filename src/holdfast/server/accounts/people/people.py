@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from ....access import Access
+from ....access import LOCAL, Access, FactorFor
 from ....errors import Conflict, HoldfastError
-from ....store.documents import DocumentStore, Stored
+from ....store.documents import AccountStore, Stored
 from ..client_addresses import TrustedProxies
-from ..made_keys import LOCAL
 from .account_names import check_names
 from .accounts import Account, Accounts
+from .browsers import KnownBrowsers
 from .callers import Callers
 from .one_time import LinkUsed, OneTimeSecrets
-from .passwords import Passwords, TooManySignIns
-from .sign_ins import SignIns, id_of_token
-from .throttle import SignInThrottle, target_of
+from .passwords import Passwords
+from .sign_ins import SignedInBy, SignIns, id_of_token
+from .throttle import SignInThrottle, target_of, target_of_browser
 
 
 class WrongPassword(HoldfastError):
@@ -64,17 +65,19 @@ class People:
 
     def __init__(
         self,
-        store: DocumentStore,
+        store: AccountStore,
         *,
         on_first: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
         proxies: TrustedProxies | None = None,
+        factor_for: FactorFor = "nobody",
     ) -> None:
         """`on_first` is called when there is an account: from then on everyone must sign in."""
-        self.callers = Callers(store, now=now, on_first=on_first)
+        self.callers = Callers(store, now=now, on_first=on_first, factor_for=factor_for)
         self.passwords = Passwords()
         self.throttle = SignInThrottle(store, now=now, hides_clients=(proxies or TrustedProxies()).hides_clients)
         self.secrets = OneTimeSecrets(store, now=now)
+        self.browsers = KnownBrowsers(store, now=now)
 
     @property
     def accounts(self) -> Accounts:
@@ -86,28 +89,53 @@ class People:
         """The sign-ins."""
         return self.callers.sign_ins
 
-    async def check_password(self, login: str, password: str, address: str) -> Stored[Account]:
-        """Return the account of a name and its password. All refusals look alike, and take the same time."""
+    async def check_password(
+        self, login: str, password: str, address: str, *, browser: bytes | None = None
+    ) -> Stored[Account]:
+        """Return the account of a name and its password. All refusals look alike, and take the same time.
+
+        `browser` is the token of the browser. One in which the person has signed in before is counted by itself. A
+        try that finds no place in the queue is not counted: nothing is written for it.
+        """
         account = await self.accounts.find(login)
+        known = await self.browsers.known("" if account is None else account.id, browser)
         target = target_of(login, None if account is None else account.id)
-        await self.throttle.take(target, address)
-        is_open = account is not None and not account.body.is_disabled
-        try:
-            is_right = await self.passwords.is_right(account.body.password if account and is_open else "", password)
-        except TooManySignIns:
-            await self.throttle.untried(target, address)
-            raise
+        if known:
+            target, address = target_of_browser(known), ""
+        hashed = "" if account is None or account.body.is_disabled else account.body.password
+        with (self.passwords.known if known else self.passwords.strangers).place() as queue:
+            await self.throttle.take(target, address)
+            is_right = await self.passwords.is_right(hashed, password, queue)
         if account is None or not is_right:
             raise WrongPassword
         await self.throttle.succeeded(target, address)
         return account
 
-    async def begin(self, account: Stored[Account], *, idle: float, stay: bool, address: str, agent: str) -> str:
+    @asynccontextmanager
+    async def counted_code(self, account: Stored[Account], address: str, browser: bytes | None) -> AsyncIterator[None]:
+        """Count the check of a code in the block, by account and browser, as wrong passwords are: until it is right."""
+        known = await self.browsers.known(account.id, browser)
+        target = f"code {target_of_browser(known) if known else target_of('', account.id)}"
+        address = "" if known else address
+        await self.throttle.take(target, address)
+        yield
+        await self.throttle.succeeded(target, address)
+
+    async def begin(
+        self,
+        account: Stored[Account],
+        *,
+        idle: float,
+        stay: bool,
+        address: str,
+        agent: str,
+        by: SignedInBy = "password",
+    ) -> str:
         """Begin a sign-in, and return its token. Refused if the account has changed since it was checked.
 
         A new password ends all sign-ins. A concurrent one with the old password is refused here.
         """
-        token = await self.sign_ins.begin(account.id, idle=idle, stay=stay, address=address, agent=agent)
+        token = await self.sign_ins.begin(account.id, idle=idle, stay=stay, address=address, agent=agent, by=by)
         now = await self.accounts.get(account.id)
         if now is None or now.body.is_disabled or now.body.password != account.body.password:
             await self.end_token(token.encode())
@@ -129,14 +157,28 @@ class People:
             await self.secrets.take("first_admin", code)
         return await self.add(Account(name=name, email=email, role="admin", owner=LOCAL, password=hashed))
 
-    async def reset_password(self, token: str, password: str) -> Stored[Account]:
-        """Set a password with the token of a link. The link is used up, unless the password is refused."""
+    async def of_link(self, token: str) -> Stored[Account]:
+        """Return the account of a link to set a password. `LinkUsed` if it is not valid."""
         account = await self.accounts.get(await self.secrets.find("password", token))
         if account is None or account.body.is_disabled:
             raise LinkUsed
+        return account
+
+    async def reset_password(self, token: str, password: str) -> Stored[Account]:
+        """Set a password with the token of a link. The link is used up, unless the password is refused."""
+        account = await self.of_link(token)
         hashed = await self.passwords.hash(password, account.body.name, account.body.email)
         await self.secrets.take("password", token)
-        return await self._set_hash(account.id, hashed)
+        stored = await self._set_hash(account.id, hashed)
+        return await self._without_passkeys(stored)
+
+    async def _without_passkeys(self, account: Stored[Account]) -> Stored[Account]:
+        """Remove the passkeys of a person whose password was reset: one of them may be an intruder's."""
+
+        async def removed(body: Account) -> Account:
+            return replace(body, passkeys=()) if body.passkeys else body
+
+        return await self.accounts.change(account.id, removed)
 
     async def add(self, account: Account, password: str = "") -> Stored[Account]:
         """Add an account. Without a password, its person needs a link to set one."""
@@ -154,12 +196,19 @@ class People:
         return await self._set_hash(id, await self.passwords.hash(password, *names), keep=keep)
 
     async def change_password(
-        self, account: Stored[Account], current: str, password: str, *, address: str, keep: str
+        self,
+        account: Stored[Account],
+        current: str,
+        password: str,
+        *,
+        address: str,
+        keep: str,
+        browser: bytes | None = None,
     ) -> None:
         """Change a person's password, after a check of the current one."""
         if not account.body.password:
             raise NoPassword
-        await self.check_password(account.body.name, current, address)
+        await self.check_password(account.body.name, current, address, browser=browser)
         await self.set_password(account.id, password, keep=keep)
 
     async def _set_hash(self, id: str, hashed: str, *, keep: str = "") -> Stored[Account]:
@@ -169,6 +218,7 @@ class People:
         stored = await self.accounts.change(id, changed)
         await self.secrets.forget(id)
         await self.sign_ins.end_all(id, besides=keep)
+        await self.browsers.forget(id)
         await self.throttle.forget(target_of("", id))
         await self.callers.refresh()
         return stored
@@ -186,6 +236,7 @@ class People:
         await self.retire(id)
         await self.accounts.delete(id)
         await self.sign_ins.end_all(id)
+        await self.browsers.forget(id)
         await self.secrets.forget(id)
         await self.callers.refresh()
 

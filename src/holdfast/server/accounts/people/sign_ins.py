@@ -6,6 +6,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +27,10 @@ MOST_SIGN_INS = 100
 _AGENT = 200
 
 
+SignedInBy = Literal["password", "provider", "passkey"]
+"""How a person has signed in: with a password, with an identity provider, or with a passkey."""
+
+
 class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     """One sign-in of a person. It ends `idle` seconds after it was used last."""
 
@@ -37,6 +42,14 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     """True if the browser keeps the cookie when it is closed."""
     address: str = ""
     agent: str = ""
+    by: SignedInBy = "password"
+    again_at: float = 0.0
+    """When the person has entered the password again."""
+
+    @property
+    def proven_at(self) -> float:
+        """When the person has proved last who it is."""
+        return max(self.began_at, self.again_at)
 
     @property
     def expires_at(self) -> float:
@@ -57,7 +70,9 @@ class SignIns:
         self._changes = changes
         self._now = now
 
-    async def begin(self, account: str, *, idle: float, stay: bool, address: str, agent: str) -> str:
+    async def begin(
+        self, account: str, *, idle: float, stay: bool, address: str, agent: str, by: SignedInBy = "password"
+    ) -> str:
         """Begin a sign-in, and return its token. It is always new, against session fixation."""
         token, now = secrets.token_urlsafe(32), self._now()
         sign_in = SignIn(
@@ -68,6 +83,7 @@ class SignIns:
             stay=stay,
             address=address,
             agent=agent[:_AGENT],
+            by=by,
         )
         await self._all.put(id_of_token(token), sign_in, owner=account)
         await self._end_oldest(account)
@@ -92,6 +108,14 @@ class SignIns:
 
         stored = await self._all.change(id, used)
         return None if stored is None else stored.body
+
+    async def prove(self, id: str) -> None:
+        """Record that the person has entered the password again."""
+
+        async def proved(sign_in: SignIn) -> SignIn:
+            return replace(sign_in, again_at=self._now())
+
+        await self._all.change(id, proved)
 
     async def of(self, account: str) -> AsyncIterator[Stored[SignIn]]:
         """Yield the sign-ins of a person that have not ended, the newest first."""
@@ -128,16 +152,24 @@ def cookie(token: str, *, secure: bool, keep: float | None) -> str:
 
     Scripts cannot read it, and requests from other sites do not send it.
     """
-    name = SECURE_COOKIE if secure else PLAIN_COOKIE
+    return cookie_named(SECURE_COOKIE if secure else PLAIN_COOKIE, token, secure=secure, keep=keep)
+
+
+def cookie_named(name: str, token: str, *, secure: bool, keep: float | None) -> str:
+    """Return the Set-Cookie header of a cookie with a token."""
     age = "; Max-Age=0" if not token else "" if keep is None else f"; Max-Age={int(keep)}"
     return f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{age}{'; Secure' if secure else ''}"
 
 
 def token_in(cookies: bytes, *, secure: bool) -> bytes | None:
     """Return the token in a Cookie header."""
-    name = (SECURE_COOKIE if secure else PLAIN_COOKIE).encode()
+    return value_in(cookies, SECURE_COOKIE if secure else PLAIN_COOKIE)
+
+
+def value_in(cookies: bytes, name: str) -> bytes | None:
+    """Return the value of a cookie in a Cookie header."""
     for part in cookies.split(b";"):
         found, _, value = part.strip().partition(b"=")
-        if found == name:
+        if found == name.encode():
             return value or None
     return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
-from ....errors import HoldfastError
+from ....errors import HoldfastError, StaleDocument
 from ....store.documents import Documents, DocumentStore
 from ..client_addresses import place_of
 from .account_names import folded
@@ -65,19 +66,13 @@ class SignInThrottle:
     async def take(self, target: str, address: str) -> None:
         """Count a try as wrong, until it is known to be right. Refuse one that comes too early.
 
-        `target` is what `target_of` returns.
+        `target` is what `target_of` or `target_of_browser` returns.
         """
         await self._take(target, FREE_TRIES, await self._take_of(address))
 
     async def succeeded(self, target: str, address: str) -> None:
         """Reset the count of an account. That of the address stays: it may know one password and guess another."""
         await self.forget(target)
-        if not self._hides_clients(address):
-            await self._give_back(_of_address(address))
-
-    async def untried(self, target: str, address: str) -> None:
-        """Undo the count of a try whose password could not be checked."""
-        await self._give_back(target)
         if not self._hides_clients(address):
             await self._give_back(_of_address(address))
 
@@ -110,7 +105,9 @@ class SignInThrottle:
 
         try:
             while await self._tries.change(id, counted) is None:
-                await self._tries.get_or_create(id, WrongTries(0, self._now(), 0.0))
+                with suppress(StaleDocument):
+                    await self._tries.put(id, self._one_more(WrongTries(0, self._now(), 0.0), free))
+                    return
         except TryLater:
             if taken is not None:
                 await self._give_back(taken)
@@ -119,10 +116,10 @@ class SignInThrottle:
     async def _give_back(self, id: str) -> None:
         """Undo the count of a try that was not wrong. It was allowed, so that the next one need not wait."""
 
-        async def uncounted(tries: WrongTries) -> WrongTries:
-            return WrongTries(max(0, tries.count - 1), tries.at, 0.0)
+        def uncounted(tries: WrongTries) -> WrongTries | None:
+            return None if tries.count <= 1 else WrongTries(tries.count - 1, tries.at, 0.0)
 
-        await self._tries.change(id, uncounted)
+        await self._tries.change_or_delete(id, uncounted)
 
     def _one_more(self, tries: WrongTries, free: int) -> WrongTries:
         now = self._now()
@@ -134,6 +131,11 @@ class SignInThrottle:
 def target_of(login: str, account: str | None) -> str:
     """Return the target for which wrong passwords are counted: an account by its id, or an unknown name."""
     return f"name {_digest(f'name {folded(login)}' if account is None else f'account {account}')}"
+
+
+def target_of_browser(id: str) -> str:
+    """Return the target for a browser in which the person has signed in before. It has a count of its own."""
+    return f"browser {id}"
 
 
 def _of_address(address: str) -> str:

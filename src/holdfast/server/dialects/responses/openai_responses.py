@@ -12,22 +12,32 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
-from ....events import Completed, Failed, Interrupted, StoppedBy
+from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
 from ....ids import new_id
 from ....runs.run import Run
 from ....store import Idempotency, RunRecord
+from ....upstreams.responses.request import DIALECT
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.responses import ECHOED
-from ....wires.openai.responses_request import COMPACT, Item, compaction_item, items_of, listed, params_of
+from ....wires.openai.responses_request import (
+    COMPACT,
+    Item,
+    compaction_item,
+    items_of,
+    listed,
+    own_fields_of,
+    params_of,
+)
 from ...api.runs import stop_within
-from ...caller import model_of, own_run, owner_of, providers_of
+from ...caller import model_of, own_run, owner_of
 from ...errors import Json, json_of
 from ...request import convert, decode_object, idempotency, read_body, whole_number
 from ...routing import Endpoint
 from ...services import Parts
 from ...sources.agents import STREAM
+from ...sources.chat import AS_SENT
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 from .conversation_turns import start_in_conversation, up_to_date
@@ -118,7 +128,7 @@ async def create_response(parts: Parts, request: Request) -> ASGIApp:
         return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
     if body.background:
         return Json(await _begun(run), headers=answer_headers(run))
-    return WholeAnswer(run, finished, attached=run.take_hold())
+    return WholeAnswer(parts, run, finished, attached=run.take_hold())
 
 
 async def prepared(
@@ -131,7 +141,7 @@ async def prepared(
     body = convert(decoded, ResponseBody)
     _check(body)
     model = await model_of(parts, request, body.model)
-    provider, _ = await providers_of(parts, request).find(model)
+    provider = model.found.provider
     items = items_of(body.input, follows=body.follows)
     params = params_of(decoded, _limit_of(parts, provider.name))
     owner = owner_of(request)
@@ -140,12 +150,15 @@ async def prepared(
         id=new_id("run"),
         owner=owner,
         message_id=new_id("msg"),
-        model=model,
-        kind=parts.agents.kind_of(model),
+        model=model.name,
+        asked=model.asked,
+        kind=parts.agents.kind_of(model.name),
         lifetime="detached" if body.is_detached else "attached",
         payer=parts.budgets.payer(request),
         request={"params": params, STREAM: bool(body.stream), RESPONSE: _stored_request(body, decoded, items)},
     )
+    if parts.configured.dialect(provider.name) == DIALECT:
+        record.request[AS_SENT] = {DIALECT: own_fields_of(decoded)}
     if before is not None:
         record.request[RESPONSE][BEFORE] = before
     if body.conversation_id is not None:
@@ -158,7 +171,7 @@ async def prepared(
 
 async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempotency | None = None) -> Run:
     """Start the run of a request, within the owner's limits."""
-    await parts.starts.take(record.owner)
+    await parts.starts.take(record.owner, key=key)
     if body.conversation_id is None:
         return await _start(parts, record, key, keep=body.is_stored)
     return await start_in_conversation(parts, record, partial(_start, parts, record, key, keep=True))
@@ -240,7 +253,7 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     await parts.agents.check(record)
     await parts.starts.take(record.owner)
     run = await parts.budgets.submit(record, keep=False)
-    return WholeAnswer(run, _compacted, attached=run.take_hold())
+    return WholeAnswer(parts, run, _compacted, attached=run.take_hold())
 
 
 async def _unstarted(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
@@ -253,15 +266,16 @@ async def _unstarted(parts: Parts, request: Request, body: ResponseBody, decoded
     return RunRecord(
         id=new_id("run"),
         owner=owner,
-        model=model,
-        kind=parts.agents.kind_of(model),
+        model=model.name,
+        asked=model.asked,
+        kind=parts.agents.kind_of(model.name),
         lifetime="attached",
         payer=parts.budgets.payer(request),
         request={RESPONSE: _stored_request(body, decoded, items)},
     )
 
 
-async def _compacted(run: Run) -> ASGIApp:
+async def _compacted(_: Parts, run: Run) -> ASGIApp:
     settled = await run.settled()
     if isinstance(settled, (Failed, Interrupted)):
         return failure(run, settled)
@@ -283,6 +297,7 @@ class CompactionFailed(HoldfastError):
 
     code = "compaction_failed"
     status = NOT_RETRIED
+    type = NOT_AGAIN
 
     def __init__(self, outcome: str) -> None:
         super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
@@ -295,7 +310,7 @@ def response_of(run: Run) -> openai_responses.Response:
     """Return a run as an empty response. One of another wire has no request."""
     record, requested = run.record, run.record.request.get(RESPONSE, {})
     return openai_responses.Response(
-        run.id, record.model, record.created_at, requested, settled_at=lambda: run.record.settled_at
+        run.id, record.echo, record.created_at, requested, settled_at=lambda: run.record.settled_at
     )
 
 
@@ -310,9 +325,9 @@ async def _begun(run: Run) -> dict[str, Any]:
     return await response_json(run) if run.seq > 1 else response_of(run).body(None, waiting=True)
 
 
-async def finished(run: Run) -> ASGIApp:
+async def finished(parts: Parts, run: Run) -> ASGIApp:
     """Return a settled run as the finished object, with a status that is an error unless it completed."""
-    return await whole(run, lambda run, _: response_json(run), failure)
+    return await whole(parts, run, lambda run, _: response_json(run), failure)
 
 
 # The stream.
@@ -327,7 +342,8 @@ def _stream(parts: Parts, run: Run, *, stop_unheard: bool) -> EventStream:
             await run.stop(by)
 
     on_leave = leave_unheard if stop_unheard else None
-    return stream(parts, run, frames, attached=run.take_hold(), on_leave=on_leave, refuse=failure)
+    beat = frames.heartbeat
+    return stream(parts, run, frames, attached=run.take_hold(), on_leave=on_leave, refuse=failure, sign_of_life=beat)
 
 
 def _frames(run: Run) -> openai_responses.ResponseFrames:
@@ -349,7 +365,8 @@ async def get_response(parts: Parts, request: Request) -> ASGIApp:
     """Return a response by its id, or stream its events after a cursor."""
     run = await _own(parts, request)
     if request.query_params.get("stream") == "true":
-        return stream(parts, run, _frames(run), skip=_starting_after(request) + 1)
+        frames = _frames(run)
+        return stream(parts, run, frames, skip=_starting_after(request) + 1, sign_of_life=frames.heartbeat)
     return json_of(await response_json(run), headers=answer_headers(run))
 
 
@@ -446,7 +463,7 @@ ENDPOINTS = [
             200: "a response, or its events",
             400: "bad input",
             404: "no such model, or no such response to follow",
-            406: "the upstream refused our key, or failed after output",
+            406: "the upstream failed after output",
             409: "the response to follow has not ended",
             413: "too large",
             429: "too many runs",
@@ -466,7 +483,7 @@ ENDPOINTS = [
             200: "the conversation as one item",
             400: "bad input",
             404: "no such model, or no such response to follow",
-            406: "the summary is incomplete, or the upstream refused our key",
+            406: "the summary is incomplete",
             409: "the response to follow has not ended",
             413: "too large",
             429: "too many runs",
@@ -511,6 +528,7 @@ ENDPOINTS = [
         "/v1/responses/{response_id}/cancel",
         cancel_response,
         who=CHAT,
+        stores=False,
         answers={200: "the settled response", **_NOT_THERE},
     ),
     Endpoint(

@@ -63,7 +63,7 @@ async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     _check_results(new, sent)
     if all(message["role"] == "system" for message in sent):
         raise BadRequest("Nothing in the input can be shown to a model.", param="input")
-    return alternating(sent)
+    return alternating(sent, ("assistant",))  # the items of one answer are several messages
 
 
 def _check_results(new: list[Message], sent: list[dict[str, Any]]) -> None:
@@ -114,7 +114,7 @@ def is_stored(record: RunRecord) -> bool:
 async def output_of(store: Store, record: RunRecord) -> list[Item]:
     """Return the output items of a stored response; of one whose log was trimmed, its text."""
     requested = record.request[RESPONSE]
-    response = openai_responses.Response(record.id, record.model, record.created_at, requested)
+    response = openai_responses.Response(record.id, record.echo, record.created_at, requested)
     after = 0
     try:
         while events := await store.read_log(record.id, after):

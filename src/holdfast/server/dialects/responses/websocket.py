@@ -305,7 +305,7 @@ class ResponsesSocket:
             return b"".join(map(text_frame, messages.frames(segment)))
 
         frames = RunFrames(
-            run.log,
+            run,
             render,
             pieces=lambda _, event: map(text_frame, messages.ending(event)),
             attached=run.take_hold(),
@@ -371,7 +371,7 @@ class ResponsesSocket:
         """Answer a request without generation: its items are kept for this connection."""
         requested = {**record.request[RESPONSE], "store": False}
         now = self._parts.engine.now()
-        response = openai_responses.Response(record.id, record.model, now, requested, settled_at=lambda: now)
+        response = openai_responses.Response(record.id, record.echo, now, requested, settled_at=lambda: now)
         messages = ResponseMessages(record.id, response, lane.name)
         nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
         self._keep(lane, record, [], size)

@@ -17,7 +17,7 @@ def learnt(response):
     return {
         "word": response.status,
         "usage": [response.usage.input_tokens, response.usage.output_tokens],
-        "reasoning": "".join(part.text for item in thoughts for part in item.content or []),
+        "reasoning": "".join(part.text for item in thoughts for part in item.summary),
     }
 
 

@@ -1,0 +1,1 @@
+"""Second factors: codes of an authenticator app, recovery codes and passkeys."""

@@ -1,0 +1,69 @@
+/** Asks for the password again, before something that a stolen cookie must not be enough for. */
+import { useState } from "preact/hooks";
+import { proofWanted } from "../api";
+import { useAttempt } from "../ui/attempt";
+import { Dialog } from "../ui/dialog";
+import { Shown, useLoaded } from "../ui/loaded";
+import { PasswordField } from "../ui/password";
+import { Problem } from "../ui/problem";
+import { t } from "../words";
+import { calls } from "./calls";
+import { asksForCode, CodeField } from "./code-field";
+
+export default function Proof() {
+  const account = useLoaded(calls.account);
+  const words = t().people;
+  return (
+    <Dialog title={words.proveTitle} onClose={() => proofWanted.value?.(false)} class="narrow">
+      <Shown of={account}>{(own) => (own.has_password ? <Form name={own.name} /> : <Elsewhere />)}</Shown>
+    </Dialog>
+  );
+}
+
+function Form({ name }: { name: string }) {
+  const trying = useAttempt();
+  const [isCodeAsked, setCodeAsked] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const prove = async () => {
+      try {
+        await calls.prove(String(given.get("password")), String(given.get("code") ?? ""));
+        proofWanted.value?.(true);
+      } catch (error) {
+        if (!asksForCode(error)) throw error;
+        setCodeAsked(true);
+      }
+    };
+    await trying.attempt(prove);
+  };
+  return (
+    <form onSubmit={submit}>
+      <p>{t().people.proveWhy}</p>
+      <input type="text" name="username" autocomplete="username" value={name} readonly hidden />
+      <PasswordField label={t().people.currentPassword} name="password" isFirst />
+      {isCodeAsked && <CodeField />}
+      <Problem of={trying} />
+      <footer>
+        <button type="button" onClick={() => proofWanted.value?.(false)}>
+          {t().cancel}
+        </button>
+        <button type="submit" class="primary" disabled={trying.isBusy}>
+          {t().people.prove}
+        </button>
+      </footer>
+    </form>
+  );
+}
+
+/** Who has no password here signs in again, with the identity provider. */
+function Elsewhere() {
+  return (
+    <>
+      <p>{t().people.proveElsewhere}</p>
+      <a class="button wide" href="/sign-in" target="_self">
+        {t().signIn}
+      </a>
+    </>
+  );
+}
