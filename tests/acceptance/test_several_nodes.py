@@ -82,7 +82,7 @@ async def test_a_batch_is_worked_on_by_one_node_and_shown_by_all():
     """A server that starts later leaves it alone: each question is asked once."""
     async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
         batch = await World(up, one.client).create(3)
-        await two.parts.batches.take_up_all()  # as at its start
+        await two.parts.batches.jobs.take_up_all()  # as at its start
         await two.look()
         assert two.parts.batches.work(batch["id"]) is None
         up.gates.open("go")
@@ -181,7 +181,7 @@ async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_
         hook = WebhookSettings(f"{listener.url}/hook", "HOOK")
         async with nodes(up, webhooks=(hook,)) as (one, two):
             first, second = [await begin(one.client, "up/a") for _ in range(2)]
-            await two.parts.webhooks.take_up_all()  # as at its start
+            await two.parts.webhooks.jobs.take_up_all()  # as at its start
             up.gates.open("go")
             heard = [await ears.next() for _ in range(2)]
             await until(lambda: _none(one.parts.store.list_documents("webhook")))
@@ -215,7 +215,7 @@ async def test_a_comparison_is_read_watched_and_stopped_through_any_node():
     async with Upstream(script) as up, nodes(up) as (one, two):
         made = await compared(one, order="sequential")
         path = f"/api/comparisons/{made['id']}"
-        await two.parts.rounds.catch_up()  # as at its start
+        await two.parts.rounds.jobs.take_up_all()  # as at its start
         read = await (await two.client.get(path)).json()
         watched = await two.client.get(f"{path}/events")
         frames = [await watched.next_event() for _ in range(2)]
@@ -258,7 +258,7 @@ async def test_a_comparison_that_is_being_added_is_not_let_go():
         adding = asyncio.create_task(one.client.post("/api/comparisons", body))
         async with asyncio.timeout(LONG):
             await store.has_added.wait()
-            await one.parts.rounds.catch_up()
+            await one.parts.rounds.jobs.take_up_all()
             (added,) = await store.list_documents("comparison")
             holder = await store.holder("comparison", added.id)
             store.may_answer.set()

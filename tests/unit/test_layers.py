@@ -39,6 +39,7 @@ LAYERS: dict[str, int] = {
     "store": 2,
     "store.nodes": 2,  # a part of the Protocol
     "store.people": 2,  # parts of the Protocol
+    "store.documents": 2,  # uses the Protocol alone
     "upstreams": 2,
     "wires": 2,
     "history": 2,
@@ -72,6 +73,7 @@ SIDEWAYS = {
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "concurrency.watchers"),
     ("store", "store.records"),  # re-exported by the package
+    ("store.documents", "store"),
     ("store", "history"),  # the Protocol speaks of sessions and messages
     ("wires", "history"),  # a wire renders what the lower half of its layer describes
     ("wires", "store"),

@@ -11,12 +11,9 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from ..concurrency.retry import Retry
-from ..concurrency.tasks import OwnedTasks
 from ..concurrency.watchers import Wake, Watchers
 from ..engine.engine import Engine
 from ..errors import (
@@ -29,12 +26,12 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, reasoning_of, text_of
 from ..ids import new_id
-from ..nodes.holds import ASK_AGAIN, PATIENCE
+from ..nodes.jobs import Job, Jobs
 from ..pricing import Prices
 from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
-from ..store.documents import Documents, IdempotencyKeys
+from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..wires.shapes import ComparisonJson
 from . import wire as wire
 from .model import (
@@ -56,11 +53,6 @@ from .sources import PaneReport, PaneSources
 logger = logging.getLogger(__name__)
 
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
-LOOK_EVERY = 1.0
-"""Seconds between two reads of a comparison that another node may have changed. A hint causes one sooner."""
-
-LAST_WORDS = 1.0
-"""Seconds for storing the last answers when the server ends."""
 
 KEYS = "comparison_key"
 COMPARISON = "comparison"  # the key of the comparison's id in the request of a pane's run
@@ -77,10 +69,13 @@ class PaneRunInfo(NamedTuple):
     cost: float | None = None
 
 
-class Round:
+class Round(Job):
     """The panes of a comparison that answer now."""
 
+    look_every = 1.0
+
     def __init__(self, rounds: Rounds, comparison: Comparison, panes: Sequence[int], places: Places) -> None:
+        super().__init__(comparison.id)
         self.comparison = comparison
         self.runs: dict[int, Run] = {}
         self.is_over = False
@@ -90,10 +85,6 @@ class Round:
         self._stopped: StoppedBy | None = None
         self._over = asyncio.Event()
         self._watchers = Watchers()
-        self.look = asyncio.Event()
-        """Set when another node may have changed the comparison."""
-        self._is_lost = False
-        self.task = asyncio.create_task(self._play())
 
     # for clients
 
@@ -108,7 +99,7 @@ class Round:
     async def left(self, by: StoppedBy) -> None:
         """Stop the panes, because their client has disconnected. Detached panes continue, and some linger."""
         if self.comparison.lifetime == "attached":
-            await self._take_changes()
+            await self.take_changes()
         if self.comparison.lifetime == "attached":
             if self.comparison.linger and by == "disconnect":
                 self._rounds.let_linger(self)
@@ -125,25 +116,17 @@ class Round:
             if clock() - seen >= self.comparison.linger:
                 await self.stop("disconnect")
             else:
-                await asyncio.sleep(min(self.comparison.linger, LOOK_EVERY))
+                await asyncio.sleep(min(self.comparison.linger, self.look_every))
 
-    def lose(self) -> None:
+    async def lose(self) -> None:
         """Begin no more panes: another node has the round."""
-        self._is_lost, self._stopped = True, self._stopped or "shutdown"
+        self._stopped = self._stopped or "shutdown"
 
-    async def _heed_requests(self) -> None:
+    async def take_changes(self) -> None:
         """Apply the changes that other nodes make in the comparison's document: stop, detach, reveal."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self.look.wait()
-            self.look.clear()
-            await self._take_changes()
-
-    async def _take_changes(self) -> None:
         now = self.comparison
         try:
-            stored = await self._rounds.retry(lambda: self._rounds.documents.get(now.id))
+            stored = await self._rounds.jobs.retry(lambda: self._rounds.documents.get(now.id))
         except StoreUnavailable:
             return  # the server ends
         if stored is not None:
@@ -165,8 +148,8 @@ class Round:
 
     # panes
 
-    async def _play(self) -> None:
-        heeding = asyncio.create_task(self._heed_requests())
+    async def work(self) -> None:
+        """Let the panes answer, and store how each ended."""
         try:
             with self._places:
                 if self.comparison.order == "parallel":
@@ -174,13 +157,12 @@ class Round:
                 else:
                     for pane in self._panes:
                         await self._play_pane(pane)
-            if not self._is_lost:
+            if not self.is_lost:
                 now = self._rounds.engine.now()
                 await self._note(lambda kept: settled(kept, now))
-                await self._rounds.let_go(self.comparison.id)
+                await self._rounds.jobs.let_go(self.id)
         finally:
-            heeding.cancel()
-            self._rounds.forget(self)
+            self._rounds.jobs.forget(self)
             self.is_over = True
             self._over.set()
             self._watchers.notify()
@@ -201,7 +183,7 @@ class Round:
             answer = PaneAnswer(status="settled", outcome="stopped", by="shutdown")
         except HoldfastError as error:
             answer = PaneAnswer(status="settled", outcome="failed", error=error.info())
-        if not self._is_lost:
+        if not self.is_lost:
             await self._note(lambda kept: answered(kept, number, answer))
 
     async def _start_as_soon_as_it_can(self, pane: Pane, run_id: str, report: PaneReport) -> Run | None:
@@ -266,7 +248,7 @@ class Round:
         """Change the comparison: in the store first, as soon as it is available. What is shown can then be voted on."""
         id, owner = self.comparison.id, self.comparison.owner
         try:
-            await self._rounds.retry(lambda: self._rounds.change(id, owner, change))
+            await self._rounds.jobs.retry(lambda: self._rounds.change(id, owner, change))
         except ComparisonNotFound:
             pass  # it was deleted in the meantime
         except StoreUnavailable as error:
@@ -313,83 +295,38 @@ class Rounds:
         self.store = store
         self.sources = sources
         self.prices = prices
-        self.retry = Retry()
-        """Closed when the server ends. Changes that are not stored by then are made at the next start."""
         self.documents = Documents(store, DOCUMENT, Comparison, now=engine.now)
+        self.jobs: Jobs[Comparison, Round] = Jobs(
+            DOCUMENT, self.documents, engine.holds, is_open=lambda kept: kept.status == "running", resume=self._resume
+        )
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
-        self._going_on: dict[str, Round] = {}
-        self._beginning: set[str] = set()
-        self._tasks = OwnedTasks("the comparisons")
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        engine.holds.add(DOCUMENT, self)
 
     # one node for each round
 
     @contextlib.asynccontextmanager
     async def held(self, comparison_id: str) -> AsyncGenerator[None]:
         """Take the hold of a comparison, for a round that begins within the block."""
-        if not await self.engine.holds.take(DOCUMENT, comparison_id):
-            raise ShuttingDown if self.engine.closing else ComparisonRunning
-        self._beginning.add(comparison_id)
-        try:
+        async with self.jobs.beginning(comparison_id) as is_taken:
+            if not is_taken:
+                raise ShuttingDown if self.engine.closing else ComparisonRunning
             yield
-        finally:
-            self._beginning.discard(comparison_id)
-            if comparison_id not in self._going_on:
-                await self.let_go(comparison_id)
-
-    async def let_go(self, comparison_id: str) -> None:
-        """Release the hold of a comparison whose round is over. The end of a node releases its holds too."""
-        with contextlib.suppress(StoreUnavailable):
-            await self.retry(lambda: self.engine.holds.let_go(DOCUMENT, comparison_id))
-
-    async def take_up(self, id: str) -> None:
-        """Store the end of a round of a node that is gone."""
-        stored = await self.retry(lambda: self.documents.get(id))
-        if stored is not None and stored.body.status == "running" and not self._is_ours(id):
-            await self._settle_left_behind(stored.body)
-        if not self._is_ours(id):
-            await self.let_go(id)
-
-    def _is_ours(self, id: str) -> bool:
-        """Return whether this node has a round of a comparison in progress, or is about to."""
-        return id in self._going_on or id in self._beginning
-
-    def heed(self, id: str) -> None:
-        """Read a comparison again that another node has changed."""
-        if (going_on := self._going_on.get(id)) is not None:
-            going_on.look.set()
-
-    def drop(self) -> None:
-        """Leave the rounds to the other nodes."""
-        lost, self._going_on = self._going_on, {}
-        for going_on in lost.values():
-            going_on.lose()
-
-    async def close(self) -> None:
-        """Wait a moment for the rounds to be stored. Other nodes store the end of the rest."""
-        tasks = {going_on.task for going_on in self._going_on.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=LAST_WORDS)
-        self.retry.close()
-        await self._tasks.cancel()
 
     def leave_to_end(self, going_on: Round) -> None:
         """Stop a round that was stopped through another node."""
-        self._tasks.start(going_on.stop(by="user"))
+        self.jobs.tasks.start(going_on.stop(by="user"))
 
     def let_linger(self, going_on: Round) -> None:
         """Let the panes of a round continue for a while, after their client has left."""
-        self._tasks.start(going_on.linger())
+        self.jobs.tasks.start(going_on.linger())
 
     async def stop(self, comparison: Comparison) -> Comparison:
         """Stop every pane, on whichever node the round is, and wait for the end."""
         if (going_on := self.of(comparison.id)) is not None:
             await going_on.stop(by="user")
             return going_on.comparison
-        if await self.engine.holds.is_elsewhere(DOCUMENT, comparison.id):
+        if await self.jobs.is_elsewhere(comparison.id):
             await self.change(comparison.id, comparison.owner, stopping)
-            await self.engine.holds.ended_elsewhere(DOCUMENT, comparison.id)
+            await self.jobs.ended_elsewhere(comparison.id)
         return await self.read(comparison.id, comparison.owner)
 
     def as_over(self, comparison: Comparison) -> Comparison:
@@ -411,17 +348,13 @@ class Rounds:
         comparison_id = await self._keys.find(key)
         if comparison_id is None:
             return None
-        for _ in range(int(PATIENCE / ASK_AGAIN)):
-            with contextlib.suppress(ComparisonNotFound):
-                return await self.read(comparison_id, key.owner)
-            if not await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id):
-                break
-            await asyncio.sleep(ASK_AGAIN)  # another node is storing it
-        try:
-            return await self.read(comparison_id, key.owner)
-        except ComparisonNotFound:
+        stored = await self.jobs.made_elsewhere(
+            comparison_id, lambda: self.documents.get(comparison_id, owner=key.owner)
+        )
+        if stored is None:
             await self._keys.forget(self._keys.id_of(key), comparison_id)  # the request failed after it stored the key
             return None
+        return await self.as_it_is(stored.body)
 
     async def keep_key(self, key: Idempotency, comparison: Comparison) -> None:
         """Store the comparison's id for a key, before the comparison is stored."""
@@ -449,8 +382,8 @@ class Rounds:
         """Change a comparison by compare-and-set."""
 
         async def changed(kept: Comparison) -> Comparison:
-            is_newest = comparison_id in self._going_on or kept.status == "settled"
-            is_newest = is_newest or await self.engine.holds.is_elsewhere(DOCUMENT, comparison_id)
+            is_newest = self.of(comparison_id) is not None or kept.status == "settled"
+            is_newest = is_newest or await self.jobs.is_elsewhere(comparison_id)
             return change(kept if is_newest else await self._caught_up(kept))
 
         stored = await self.documents.change(comparison_id, changed, owner=owner)
@@ -460,14 +393,14 @@ class Rounds:
 
     async def as_it_is(self, kept: Comparison) -> Comparison:
         """Return a comparison with the newest state of its panes."""
-        going_on = self._going_on.get(kept.id)
+        going_on = self.of(kept.id)
         return going_on.comparison if going_on is not None else await self._caught_up(kept)
 
     async def _caught_up(self, kept: Comparison) -> Comparison:
         """Return a comparison with the ends of its panes that a killed server, or another node, did not store."""
         if kept.status == "settled":
             return kept
-        is_elsewhere = await self.engine.holds.is_elsewhere(DOCUMENT, kept.id)
+        is_elsewhere = await self.jobs.is_elsewhere(kept.id)
         for pane in kept.panes:
             if pane.latest.status != "settled":
                 answer = await self._current_answer(pane)
@@ -489,44 +422,33 @@ class Rounds:
             return PaneAnswer(run_id=run_id, status="running")
         return PaneReport(pane.model, blind=False).answer(run, run.settlement, self.prices.of(pane.model))
 
-    async def catch_up(self) -> None:
+    async def _resume(self, stored: Stored[Comparison]) -> None:
         """Store the ends of panes that a killed server did not store, so that no pane stays `running`."""
-        async for stored in self.documents.all():
-            is_left = stored.body.status == "running" and not self._is_ours(stored.id)
-            if is_left and await self.engine.holds.take(DOCUMENT, stored.id):
-                await self.take_up(stored.id)
-
-    async def _settle_left_behind(self, comparison: Comparison) -> None:
+        comparison = stored.body
         for pane in comparison.panes:
             if pane.latest.status != "settled":
                 with contextlib.suppress(RunNotFound):
                     run = await self.engine.open(pane.latest.run_id or "")
                     await (run.stop() if comparison.is_stopping else run.settled())
         async with self.lock(comparison.id):
-            try:
+            with contextlib.suppress(ComparisonNotFound):
                 await self.change(comparison.id, comparison.owner, lambda kept: kept)
-            except ComparisonNotFound:
-                return
+        if not self.jobs.is_ours(comparison.id):
+            await self.jobs.let_go(comparison.id)
 
     # rounds in progress
 
     def lock(self, comparison_id: str) -> asyncio.Lock:
         """Return the lock for changes of a comparison."""
-        return self._locks.setdefault(comparison_id, asyncio.Lock())
+        return self.jobs.lock(comparison_id)
 
     def begin(self, comparison: Comparison, panes: Sequence[int], places: Places) -> Round:
         """Begin a round. The comparison's status is `running` already."""
-        going_on = self._going_on[comparison.id] = Round(self, comparison, panes, places)
-        return going_on
+        return self.jobs.begin(Round(self, comparison, panes, places))
 
     def of(self, comparison_id: str) -> Round | None:
         """Return the round in progress of a comparison."""
-        return self._going_on.get(comparison_id)
-
-    def forget(self, over: Round) -> None:
-        """Remove a round that is over."""
-        if self._going_on.get(over.comparison.id) is over:
-            del self._going_on[over.comparison.id]
+        return self.jobs.of(comparison_id)
 
     async def delete(self, comparison: Comparison) -> None:
         """Stop a comparison's panes and delete it with their sessions. The document goes last: a retry needs it."""

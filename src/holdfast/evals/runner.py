@@ -9,25 +9,21 @@ reads.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 
 from ..access import Payer
-from ..concurrency.retry import Retry
-from ..concurrency.tasks import OwnedTasks
 from ..engine.engine import Engine
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
-from ..nodes.holds import ASK_AGAIN, PATIENCE
+from ..nodes.jobs import Jobs
 from ..pricing import NO_PRICES, Prices, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
@@ -49,8 +45,6 @@ LOOK_EVERY = 1.0
 """Seconds between two reads of a batch that another node may have changed. A hint causes one sooner."""
 TELL_EVERY = 0.25
 """The same if there are other nodes. Each time, the progress is stored for them."""
-LAST_WORDS = 1.0
-"""Seconds for storing the last answers when the server ends."""
 
 
 class BatchNotFound(NotFound):
@@ -100,57 +94,25 @@ class BatchRunner:
         self._store = store
         self._engine = engine
         self._keys = IdempotencyKeys(store, KEYS, now=engine.now)
-        self._retry = Retry()
+        self.jobs: Jobs[Batch, BatchWork] = Jobs(
+            KIND, self.documents, engine.holds, is_open=_is_open, resume=self._resume
+        )
+        self._retry = self.jobs.retry
         self._admit = admit
         self._submit = submit or engine.submit
         self._prices = prices
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
-        self._works: dict[str, BatchWork] = {}
-        self._making: set[str] = set()
-        self._tasks = OwnedTasks("the batches")
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        engine.holds.add(KIND, self)
 
-    # start and end
-
-    async def take_up_all(self) -> None:
-        """Resume the batches that no node holds. Repeating it changes nothing."""
-        async for stored in self.documents.all(retry=self._retry):
-            is_open = stored.body.state == "running" or is_hidden(stored.body)
-            if is_open and await self._engine.holds.take(KIND, stored.id):
-                self._go_on(stored)
-
-    async def take_up(self, id: str) -> None:
-        """Resume a batch that another node has left."""
-        stored = await self._retry(lambda: self.documents.get(id))
-        if stored is None or not (stored.body.state == "running" or is_hidden(stored.body)):
-            await self._engine.holds.let_go(KIND, id)
-        else:
-            self._go_on(stored)
-
-    def _go_on(self, stored: Stored[Batch]) -> None:
+    async def _resume(self, stored: Stored[Batch]) -> None:
+        """Continue a batch that another node has left: its answers, or its deletion."""
         if stored.body.state == "running":
             self._work_on(stored)
         else:
-            self._tasks.start(self._erase(stored.id, stored.body.key))
-
-    def heed(self, id: str) -> None:
-        """Read a batch again that another node has changed."""
-        if (work := self._works.get(id)) is not None:
-            work.look.set()
-
-    def drop(self) -> None:
-        """Leave the batches to the other nodes."""
-        lost, self._works = self._works, {}
-        for work in lost.values():
-            work.is_lost = True
-            self._tasks.start(work.stop(by="shutdown"))
+            self.jobs.tasks.start(self._erase(stored.id, stored.body.key))
 
     async def close(self) -> None:
-        """Store the finished answers, and leave the rest to the next process. All runs have settled before."""
-        await self._tasks.wait(timeout=LAST_WORDS)
-        await self._tasks.cancel()
+        """End the process that matches patterns."""
         await self._patterns.close()
 
     # operations
@@ -165,7 +127,7 @@ class BatchRunner:
         if key is None:
             return await self._create(new_id("bat"), owner, batch, prompts)
         key_id = self._keys.id_of(key)
-        async with self._lock(key_id):  # concurrent requests with one key make one batch
+        async with self.jobs.lock(key_id):  # concurrent requests with one key make one batch
             batch_id = await self._keys.claim(key, new_id("bat"))
             known = await self.documents.get(batch_id)
             if known is not None and known.body.state == "deleting":
@@ -173,30 +135,29 @@ class BatchRunner:
                 batch_id, known = await self._keys.claim(key, new_id("bat")), None
             if known is not None and known.body.state != "making":
                 return known
-            if not await self._engine.holds.take(KIND, batch_id):
+            if not await self.jobs.take(batch_id):
                 return await self._made_elsewhere(batch_id)
             await self._erase_parts(batch_id)  # of an attempt that was not acknowledged
             return await self._create(batch_id, owner, msgspec.structs.replace(batch, key=key_id), prompts)
 
     async def _made_elsewhere(self, id: str) -> Stored[Batch]:
         """Wait for a batch that another node is making for the same key."""
-        for _ in range(int(PATIENCE / ASK_AGAIN)):
+
+        async def made() -> Stored[Batch] | None:
             stored = await self.documents.get(id)
-            if stored is not None and not is_hidden(stored.body):
-                return stored
-            await asyncio.sleep(ASK_AGAIN)
-        raise BatchHalfMade
+            return None if stored is None or is_hidden(stored.body) else stored
+
+        if (found := await self.jobs.made_elsewhere(id, made)) is None:
+            raise BatchHalfMade
+        return found
 
     async def _create(self, id: str, owner: str, batch: Batch, prompts: Sequence[BatchPrompt]) -> Stored[Batch]:
-        self._making.add(id)
-        try:
-            if not await self._engine.holds.take(KIND, id):
+        async with self.jobs.beginning(id) as is_taken:
+            if not is_taken:
                 raise ShuttingDown
             stored = await self._made(id, owner, batch, prompts)
-        finally:
-            self._making.discard(id)
-        self._work_on(stored)
-        return stored
+            self._work_on(stored)
+            return stored
 
     async def _made(self, id: str, owner: str, batch: Batch, prompts: Sequence[BatchPrompt]) -> Stored[Batch]:
         """Store a batch and its prompts. It is visible once all of it is stored."""
@@ -214,7 +175,7 @@ class BatchRunner:
         def stopped(batch: Batch) -> Batch:
             return _in_state(batch, "stopped", settled_at=now) if batch.state == "running" else batch
 
-        async with self._lock(stored.id):
+        async with self.jobs.lock(stored.id):
             stored = await self._change(stored.id, stopped)
             if stored.body.state == "stopped":
                 await self._end_work(stored.id)
@@ -222,14 +183,14 @@ class BatchRunner:
 
     async def _end_work(self, id: str) -> None:
         """Wait for the end of the work on a batch that is no longer running, here or on another node."""
-        if (work := self._works.get(id)) is not None:
+        if (work := self.jobs.of(id)) is not None:
             await work.stop()
             return
-        await self._engine.holds.ended_elsewhere(KIND, id)
+        await self.jobs.ended_elsewhere(id)
 
     async def stop_of_keys(self, keys: Container[str]) -> None:
         """Stop the batches here that were begun with one of these API keys."""
-        for work in [work for work in self._works.values() if work.batch.payer.key in keys]:
+        for work in [work for work in self.jobs.all_of() if work.batch.payer.key in keys]:
             if (stored := await self.documents.get(work.id)) is not None:
                 await self.stop(stored)
 
@@ -244,17 +205,17 @@ class BatchRunner:
             resumed = {"again_at": again_at, "settled_at": None, "done": None, "failed": None, "payer": payer}
             return _in_state(batch, "running", **resumed)
 
-        async with self._lock(stored.id):
+        async with self.jobs.lock(stored.id):
             stored = await self._change(stored.id, going_on)
             if stored.body.state == "running":
-                self._tasks.start(self._work_when_free(stored))
+                self.jobs.tasks.start(self._work_when_free(stored))
             return stored
 
     async def _work_when_free(self, stored: Stored[Batch]) -> None:
         """Work on a batch as soon as no other node holds it. The other node may continue it instead."""
         now: Stored[Batch] | None = stored
         while now is not None and now.body.state == "running" and not self._engine.closing:
-            if await self._retry(lambda: self._engine.holds.take(KIND, stored.id)):
+            if await self._retry(lambda: self.jobs.take(stored.id)):
                 self._work_on(now)
                 return
             await asyncio.sleep(LOOK_EVERY)
@@ -262,25 +223,25 @@ class BatchRunner:
 
     async def delete(self, stored: Stored[Batch]) -> None:
         """Stop a batch and delete it. It is hidden at once; its cells are deleted in the background."""
-        async with self._lock(stored.id):
+        async with self.jobs.lock(stored.id):
             stored = await self._change(stored.id, lambda batch: _in_state(batch, "deleting"))
-            if (work := self._works.get(stored.id)) is not None:
+            if (work := self.jobs.of(stored.id)) is not None:
                 await work.stop()  # the end of the work erases it
-            elif await self._engine.holds.take(KIND, stored.id):
-                self._tasks.start(self._erase(stored.id, stored.body.key))
+            elif await self.jobs.take(stored.id):
+                self.jobs.tasks.start(self._erase(stored.id, stored.body.key))
             else:
-                await self._engine.holds.tell(KIND, stored.id)  # the node that holds it erases it
+                await self.jobs.tell(stored.id)  # the node that holds it erases it
 
     async def _erase(self, batch_id: str, key_id: str) -> None:
         """Erase a batch that is being deleted or was partly stored, unless its key has begun it again."""
-        async with self._lock(key_id or batch_id):
+        async with self.jobs.lock(key_id or batch_id):
             stored = await self._retry(lambda: self.documents.get(batch_id))
-            if stored is None or not is_hidden(stored.body) or batch_id in self._making:
+            if stored is None or not is_hidden(stored.body) or self.jobs.is_beginning(batch_id):
                 return
             if key_id:
                 await self._forget_key(key_id, batch_id)
         await self._erase_parts(batch_id)
-        await self._retry(lambda: self._engine.holds.let_go(KIND, batch_id))
+        await self.jobs.let_go(batch_id)
 
     async def forget_old_keys(self, before: float) -> None:
         """Forget the idempotency keys that were used before a time."""
@@ -303,8 +264,7 @@ class BatchRunner:
 
     def work(self, batch_id: str) -> BatchWork | None:
         """Return the work on a batch, if it is running."""
-        work = self._works.get(batch_id)
-        return None if work is None or (work.task is not None and work.task.done()) else work
+        return self.jobs.of(batch_id)
 
     async def prompts(self, batch_id: str) -> list[BatchPrompt]:
         """Return the prompts of a batch in their order."""
@@ -347,9 +307,6 @@ class BatchRunner:
 
     # changing
 
-    def _lock(self, batch_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(batch_id, asyncio.Lock())
-
     async def _change(self, batch_id: str, change: Callable[[Batch], Batch]) -> Stored[Batch]:
         """Change a batch by compare-and-set: its work may change it too."""
 
@@ -366,19 +323,11 @@ class BatchRunner:
     # working
 
     def _work_on(self, stored: Stored[Batch]) -> None:
-        if self.work(stored.id) is None:
-            self._works[stored.id] = work = BatchWork(stored)
-            work.task = asyncio.create_task(self._work(work))
-            self._tasks.hold(work.task)
-            work.task.add_done_callback(lambda _: self._forget_work(work))
-
-    def _forget_work(self, work: BatchWork) -> None:
-        if self._works.get(work.id) is work:
-            del self._works[work.id]
+        look_every = LOOK_EVERY if self._engine.is_alone else TELL_EVERY
+        self.jobs.begin(BatchWork(stored, self._work, self._take_changes, look_every))
 
     async def _work(self, work: BatchWork) -> None:
         """Answer the open cells, then store the end."""
-        heeding = self._tasks.spawn(self._heed_requests(work))
         try:
             await work.begin(await self.prompts(work.id), self.cell_documents(work.id).all(retry=self._retry))
             asking = [self._ask_on(work) for _ in range(work.batch.concurrency)]
@@ -390,23 +339,14 @@ class BatchRunner:
                 await self._leave(work)
         except Exception:
             logger.exception("batch %s failed; it resumes at the next start", work.id)
-        finally:
-            heeding.cancel()
-            work.ready.set()
-            work.notify()
 
-    async def _heed_requests(self, work: BatchWork) -> None:
+    async def _take_changes(self, work: BatchWork) -> None:
         """Stop the work if the batch was stopped or deleted through another node. Store the progress for others."""
-        while not work.is_stopping:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY if self._engine.is_alone else TELL_EVERY):
-                    await work.look.wait()
-            work.look.clear()
-            stored = await self._retry(lambda: self.documents.get(work.id))
-            if stored is None or stored.body.state != "running":
-                self._tasks.start(work.stop())
-            elif not self._engine.is_alone and work.ready.is_set() and stored.body.progress != work.progress:
-                await self._retry(lambda: self._note_progress(work))
+        stored = await self._retry(lambda: self.documents.get(work.id))
+        if stored is None or stored.body.state != "running":
+            self.jobs.tasks.start(work.stop())
+        elif not self._engine.is_alone and work.ready.is_set() and stored.body.progress != work.progress:
+            await self._retry(lambda: self._note_progress(work))
 
     async def _note_progress(self, work: BatchWork) -> None:
         async def noted(batch: Batch) -> Batch:
@@ -418,9 +358,9 @@ class BatchRunner:
         """Release the hold of a batch that has ended. One that is still `running` is left to the next process."""
         stored = await self._retry(lambda: self.documents.get(work.id))
         if stored is not None and is_hidden(stored.body):
-            self._tasks.start(self._erase(work.id, stored.body.key))
+            self.jobs.tasks.start(self._erase(work.id, stored.body.key))
         elif stored is None or stored.body.state != "running":
-            await self._retry(lambda: self._engine.holds.let_go(KIND, work.id))
+            await self.jobs.let_go(work.id)
 
     async def _finish(self, work: BatchWork) -> None:
         """Store the counts of a batch that has ended, and the state `finished` unless it was stopped before."""
@@ -503,6 +443,10 @@ class BatchRunner:
         except StaleDocument:  # another node had the batch meanwhile, and has stored this answer
             logger.warning("batch %s: a cell was answered on another node, too", work.id)
         work.count(cell)
+
+
+def _is_open(batch: Batch) -> bool:
+    return batch.state == "running" or is_hidden(batch)
 
 
 def is_hidden(batch: Batch) -> bool:

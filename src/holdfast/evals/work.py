@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from ..concurrency.watchers import Wake, Watchers
 from ..events import StoppedBy
+from ..nodes.jobs import Job
 from ..runs.run import Run
 from ..store.documents import Stored
 from .model import UNANSWERED, Batch, BatchPrompt, Cell
 
 
-class BatchWork:
+class BatchWork(Job):
     """The work on one batch: its open cells, its counts, and its watchers."""
 
-    def __init__(self, stored: Stored[Batch]) -> None:
-        self.id = stored.id
+    def __init__(
+        self,
+        stored: Stored[Batch],
+        answer: Callable[[BatchWork], Awaitable[None]],
+        take_changes: Callable[[BatchWork], Awaitable[None]],
+        look_every: float,
+    ) -> None:
+        """`answer` answers the open cells."""
+        super().__init__(stored.id)
+        self._answer, self._take_changes = answer, take_changes
+        self.look_every = look_every
         self.owner = stored.owner
         self.batch = stored.body
         self.prompts: list[BatchPrompt] = []
@@ -27,11 +37,6 @@ class BatchWork:
         self.failed = 0
         self.running = 0
         self.is_stopping = False
-        self.is_lost = False
-        """True if another node holds the batch."""
-        self.look = asyncio.Event()
-        """Set when another node may have stopped the batch."""
-        self.task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
         """Set when earlier answers have been counted."""
         self._answered = bytearray(self.batch.total)
@@ -39,6 +44,23 @@ class BatchWork:
         self._runs: dict[str, Run] = {}
         self._stopped = asyncio.Event()
         self._watchers = Watchers()
+
+    async def work(self) -> None:
+        """Answer the open cells, and store the end."""
+        try:
+            await self._answer(self)
+        finally:
+            self.ready.set()
+            self.notify()
+
+    async def take_changes(self) -> None:
+        """Stop if the batch was stopped or deleted through another node. Store the progress for others."""
+        if not self.is_stopping:
+            await self._take_changes(self)
+
+    async def lose(self) -> None:
+        """Stop: another node has the batch."""
+        await self.stop(by="shutdown")
 
     async def begin(self, prompts: list[BatchPrompt], kept: AsyncGenerator[Stored[Cell]]) -> None:
         """Count the stored answers."""

@@ -368,7 +368,7 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
             yield
             await parts.end(parts.settings.drain)
             await parts.background.close()
-            await parts.erasing.close()
+            await parts.batches.close()
         with suppress(HoldfastError):
             await parts.refused_keys.write()
         with suppress(HoldfastError):
@@ -393,9 +393,9 @@ def _begin_background(parts: Parts) -> None:
     background.every("old sign-ins", 3600.0, lambda: _as_one_node(parts, "old sign-ins", _forget_sign_ins))
     if parts.settings.store:
         background.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
-    background.once("batches", parts.batches.take_up_all)
-    background.once("webhooks", parts.webhooks.take_up_all)
-    background.once("comparisons", parts.rounds.catch_up)
+    background.once("batches", parts.batches.jobs.take_up_all)
+    background.once("webhooks", parts.webhooks.jobs.take_up_all)
+    background.once("comparisons", parts.rounds.jobs.take_up_all)
     background.every("usage", FLUSH_EVERY, parts.budgets.spending.flush, longest_pause=1.0)
     background.every("sums of usage", 60.0, lambda: _as_one_node(parts, "sums of usage", _fold_charges))
     background.every("log trimming", 3600.0, lambda: _as_one_node(parts, "log trimming", delete_old))

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..concurrency.retry import Backoff, Retry
-from ..concurrency.tasks import OwnedTasks
+from ..concurrency.retry import Backoff
 from ..engine.engine import Engine
 from ..errors import RunNotFound
 from ..http_client.errors import Broken, NotThere
@@ -25,6 +24,7 @@ from ..http_client.pool import Connections
 from ..http_client.request import head_of
 from ..http_client.route import Route, route_to
 from ..ids import new_id
+from ..nodes.jobs import Job, Jobs
 from ..runs.run import Run
 from ..store import RunRecord, Store
 from ..store.documents import Documents, Stored
@@ -42,8 +42,6 @@ GIVE_UP = 3 * 86400.0
 """Seconds after a run's end until a delivery is given up."""
 AT_ONCE = 16
 """Maximum number of concurrent requests."""
-CLOSE_TIMEOUT = 1.0
-"""Seconds for the last deliveries when the server ends."""
 GONE = 410
 """The status with which a listener refuses all further attempts."""
 
@@ -110,6 +108,19 @@ class Delivery(msgspec.Struct, frozen=True):
     listener: str
 
 
+class DeliveryJob(Job):
+    """The work on one delivery."""
+
+    def __init__(self, webhooks: Webhooks, stored: Stored[Delivery]) -> None:
+        super().__init__(stored.id)
+        self._webhooks, self._delivery = webhooks, stored.body
+
+    async def work(self) -> None:
+        """Deliver, then forget the delivery."""
+        await self._webhooks.deliver(self._delivery)
+        await self._webhooks.forget(self.id)
+
+
 class Webhooks:
     """The webhooks of a server. Costs a task for each open delivery."""
 
@@ -117,45 +128,10 @@ class Webhooks:
         self._listeners = [Listener(described, environ) for described in settings.webhooks]
         self._deliveries = Documents(store, KIND, Delivery, now=engine.now)
         self._engine = engine
-        self._retry = Retry()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._tasks = OwnedTasks("the webhooks")
-        self._at_work: dict[str, asyncio.Task[None]] = {}
-        """The tasks of the deliveries that this node holds, by id."""
-        self._starting: set[str] = set()
-        """The ids of deliveries whose run is about to start."""
-        engine.holds.add(KIND, self)
-
-    # start and end
-
-    async def take_up_all(self) -> None:
-        """Resume the deliveries that no node holds. Repeating it changes nothing."""
-        async for stored in self._deliveries.all(retry=self._retry):
-            if stored.id not in self._starting and await self._engine.holds.take(KIND, stored.id):
-                self._begin(stored)
-
-    async def take_up(self, id: str) -> None:
-        """Resume a delivery that another node has left."""
-        stored = await self._retry(partial(self._deliveries.get, id))
-        if stored is None:
-            await self._engine.holds.let_go(KIND, id)
-        else:
-            self._begin(stored)
-
-    def heed(self, id: str) -> None:
-        """Do nothing: no other node changes a delivery."""
-
-    def drop(self) -> None:
-        """Leave the open deliveries to the other nodes."""
-        for task in self._at_work.values():
-            task.cancel()
-
-    async def close(self) -> None:
-        """Leave the open deliveries to the next process. By now all runs have settled, or will not settle here."""
-        await self._tasks.wait(timeout=CLOSE_TIMEOUT)
-        await self._tasks.cancel()
-
-    # deliveries
+        self.jobs: Jobs[Delivery, DeliveryJob] = Jobs(
+            KIND, self._deliveries, engine.holds, is_open=lambda _: True, resume=self._resume
+        )
 
     async def expect(self, record: RunRecord) -> list[Stored[Delivery]]:
         """Store the deliveries of a run that is about to start."""
@@ -163,45 +139,40 @@ class Webhooks:
 
     async def _expected(self, record: RunRecord, listener: Listener) -> Stored[Delivery]:
         id = new_id("hook")
-        await self._engine.holds.take(KIND, id)
-        self._starting.add(id)
+        await self.jobs.reserve(id)
         return await self._deliveries.put(id, Delivery(record.id, listener.name), owner=record.owner)
 
     def promise(self, run: Run, expected: list[Stored[Delivery]]) -> None:
         """Begin the deliveries. Those of a repeated request, which started no run, are dropped."""
         for stored in expected:
-            self._starting.discard(stored.id)
             if stored.body.run_id == run.id:
-                self._begin(stored)
+                self.jobs.begin(DeliveryJob(self, stored))
             else:
-                self._tasks.start(self._forget(stored.id))
+                self.jobs.tasks.start(self.forget(stored.id))
 
     def withdraw(self, expected: list[Stored[Delivery]]) -> None:
         """Drop the deliveries of a run that was not started."""
         for stored in expected:
-            self._tasks.start(self._forget(stored.id))
+            self.jobs.tasks.start(self.forget(stored.id))
 
-    def _begin(self, stored: Stored[Delivery]) -> None:
-        """Start the task of a delivery, once."""
-        if stored.id not in self._at_work:
-            task = self._at_work[stored.id] = self._tasks.spawn(self._see_to(stored))
-            task.add_done_callback(lambda _: self._at_work.pop(stored.id, None))
+    async def _resume(self, stored: Stored[Delivery]) -> None:
+        self.jobs.begin(DeliveryJob(self, stored))
 
-    async def _see_to(self, stored: Stored[Delivery]) -> None:
-        listener = next((each for each in self._listeners if each.name == stored.body.listener), None)
+    async def forget(self, id: str) -> None:
+        """Delete a delivery."""
+        await self.jobs.retry(partial(self._deliveries.delete, id))
+        await self.jobs.let_go(id)
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Deliver the end of a run, unless its listener is no longer in the settings."""
+        listener = next((each for each in self._listeners if each.name == delivery.listener), None)
         if listener is not None:
-            await self._deliver(listener, stored.body.run_id)
-        await self._forget(stored.id)
-
-    async def _forget(self, id: str) -> None:
-        self._starting.discard(id)
-        await self._retry(partial(self._deliveries.delete, id))
-        await self._retry(partial(self._engine.holds.let_go, KIND, id))
+            await self._deliver(listener, delivery.run_id)
 
     async def _deliver(self, listener: Listener, run_id: str) -> None:
         """Deliver the end of a run to a listener, until it has accepted it, or three days have passed."""
         try:
-            run: Run = await self._retry(partial(self._engine.open, run_id))
+            run: Run = await self.jobs.retry(partial(self._engine.open, run_id))
         except RunNotFound:
             return  # the run was never started, or was deleted
         settled = await run.settled()

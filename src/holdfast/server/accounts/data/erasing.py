@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ....compare.runs import Rounds
-from ....concurrency.retry import Backoff, Retry
-from ....concurrency.tasks import OwnedTasks
+from ....concurrency.retry import Backoff
 from ....engine.engine import Engine
 from ....errors import NotFound, RunNotFound
 from ....evals.runner import BatchRunner
 from ....ids import new_id
+from ....nodes.jobs import Job, Jobs
 from ....store import RunRecord, Store
 from ....store.documents import Documents, Stored
 from ....wires import native
@@ -48,6 +48,18 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     done_at: float | None = None
 
 
+class ErasureJob(Job):
+    """The work on one erasure."""
+
+    def __init__(self, erasing: Erasing, stored: Stored[Erasure]) -> None:
+        super().__init__(stored.id)
+        self._erasing, self._erasure = erasing, stored.body
+
+    async def work(self) -> None:
+        """Delete everything."""
+        await self._erasing.erase(self.id, self._erasure)
+
+
 class Erasing:
     """The erasures of a server. One node runs each; after a crash another one continues it."""
 
@@ -71,9 +83,9 @@ class Erasing:
         self._audit = audit
         self._shares = shares
         self._all = Documents(store, KIND, Erasure, now=engine.now)
-        self._tasks = OwnedTasks("the erasures")
-        self._at_work: set[str] = set()
-        self._retry = Retry()
+        self.jobs: Jobs[Erasure, ErasureJob] = Jobs(
+            KIND, self._all, engine.holds, is_open=lambda erasure: erasure.state == "running", resume=self._resume
+        )
 
     async def begin(self, account: Stored[Account]) -> Stored[Erasure]:
         """Delete an account at once, and begin to delete all data of its owner."""
@@ -81,7 +93,8 @@ class Erasing:
         stored = await self._all.put(new_id("era"), Erasure(account=account.id, owner=account.body.owner))
         await self._shares.forget_owner(account.body.owner)
         await self.remove_account(account.id)
-        await self._take_up(stored)
+        if await self.jobs.take(stored.id):
+            await self._resume(stored)
         return stored
 
     async def remove_account(self, account: str) -> None:
@@ -99,34 +112,23 @@ class Erasing:
 
     async def look(self) -> None:
         """Continue erasures that no node runs, and delete the records of old ones."""
+        await self.jobs.take_up_all()
         before = self._engine.now() - KEPT
         async for stored in self._all.all():
             if stored.body.state == "running":
-                await self._take_up(stored)
-            elif stored.body.owner:
+                continue
+            if stored.body.owner:
                 await self._disown_late_usage(stored)
             elif (stored.body.done_at or 0.0) < before:
                 await self._all.delete(stored.id)
 
-    async def close(self) -> None:
-        """Leave the open erasures to the next process."""
-        await self._tasks.cancel()
+    async def _resume(self, stored: Stored[Erasure]) -> None:
+        self.jobs.begin(ErasureJob(self, stored))
 
-    async def _take_up(self, stored: Stored[Erasure]) -> None:
-        if stored.id not in self._at_work and await self._engine.holds.take(KIND, stored.id):
-            self._at_work.add(stored.id)
-            self._tasks.start(self._work(stored))
-
-    async def _work(self, stored: Stored[Erasure]) -> None:
-        try:
-            await self._erase(stored.id, stored.body)
-        finally:
-            self._at_work.discard(stored.id)
-            await self._engine.holds.let_go(KIND, stored.id)
-
-    async def _erase(self, id: str, erasure: Erasure) -> None:
+    async def erase(self, id: str, erasure: Erasure) -> None:
+        """Delete everything of an owner, step by step."""
         owner, account, store = erasure.owner, erasure.account, self._store
-        await self._retry(lambda: self.remove_account(account))
+        await self.jobs.retry(lambda: self.remove_account(account))
         steps: dict[str, Callable[[], Awaitable[int]]] = {
             "comparisons": lambda: self._comparisons(owner),
             "batches": lambda: self._batches(owner),
@@ -138,15 +140,16 @@ class Erasing:
             "keys": lambda: store.forget_keys(account),
         }
         for name, step in steps.items():
-            while count := await self._retry(step):
+            while count := await self.jobs.retry(step):
                 await self._progress(id, name, count)
         await self._forget_words()
-        await self._retry(lambda: self._end(id, account))
+        await self.jobs.retry(lambda: self._end(id, account))
+        await self.jobs.let_go(id)
 
     async def _forget_words(self) -> None:
-        more = await self._retry(lambda: self._store.forget_words(begin=True))
+        more = await self.jobs.retry(lambda: self._store.forget_words(begin=True))
         while more:
-            more = await self._retry(lambda: self._store.forget_words(begin=False))
+            more = await self.jobs.retry(lambda: self._store.forget_words(begin=False))
 
     async def _comparisons(self, owner: str) -> int:
         page = await self._rounds.documents.page(owner=owner, limit=_PAGE)
@@ -205,7 +208,7 @@ class Erasing:
         async def counted(erasure: Erasure) -> Erasure:
             return replace(erasure, deleted=erasure.deleted | {name: erasure.deleted.get(name, 0) + count})
 
-        await self._retry(lambda: self._all.change(id, counted))
+        await self.jobs.retry(lambda: self._all.change(id, counted))
 
     async def _end(self, id: str, account: str) -> None:
         async def done(erasure: Erasure) -> Erasure:
