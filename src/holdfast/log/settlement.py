@@ -28,7 +28,7 @@ from .storable import storable
 
 
 class StopIntent(msgspec.Struct, frozen=True):
-    """A request to stop a run: who or what made it, and when."""
+    """A request to stop a run: what caused it, and when."""
 
     by: StoppedBy
     at: float
@@ -76,8 +76,8 @@ def judge(
 def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> Usage:
     """Return the provider's usage, with an estimate of what it has not counted.
 
-    A provider counts an answer that `is_whole` at its end. What comes after the last count of any other answer is
-    estimated by its characters, in every choice. An agent makes several requests, and `input_tokens` are those of the
+    If the answer `is_whole`, the provider's last count includes all of it. Otherwise output after that count is
+    estimated from its characters, in every choice. An agent makes several requests: `input_tokens` are those of the
     last one.
     """
     counted, uncounted = log.usage, log.uncounted
@@ -95,7 +95,7 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
 
 
 def _owes(log: Log, intake: Intake) -> bool:
-    """Tell whether an answer was promised, and none came: here, or on the node that had the run before."""
+    """Return whether an answer was promised and none came, neither here nor on a node that had the run before."""
     is_silent = not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
     return intake.is_owed and is_silent
 
@@ -105,7 +105,7 @@ def _by_finish(
 ) -> AnySettlement:
     """Return the settlement for the source's own `Finish` of each choice. One failed choice is a failed run.
 
-    `missing` is the error of an answer that did not come: it cannot be complete.
+    `missing` is the error for a promised answer that did not come: such a run has failed.
     """
     failure = next(filter(is_failure, finish.values()), None)
     decisive = failure or finish[0]
