@@ -1,4 +1,4 @@
-"""A stream of frames as a response, for as long as its client stays."""
+"""A response that streams frames while its client is connected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .cursor import RunFrames
 logger = logging.getLogger(__name__)
 
 _SENT_AT_ONCE = 1024 * 1024
-_SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more
+_SENT_IN_A_ROW = 16 * 1024  # bytes after which the stream yields to the event loop, even if it could send more
 
 
 _USUAL = frozenset(dict(sse.HEADERS))
@@ -44,7 +44,7 @@ class Frames(Protocol):
 
 
 class Closing:
-    """The open streams of a server, which it wakes when it is about to end."""
+    """The open streams of a server, and the signal that wakes them when it shuts down."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -52,12 +52,12 @@ class Closing:
         self._watchers = Watchers()
 
     def begin(self) -> None:
-        """Wake them all."""
+        """Wake all streams."""
         self.has_begun = True
         self._watchers.notify()
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when it begins, until the returned function is called."""
+        """Call `wake` when the shutdown begins, until the returned function is called."""
         return self._watchers.watch(wake)
 
     def lags(self) -> list[int]:
@@ -66,14 +66,14 @@ class Closing:
 
 
 class EventStream(Response):
-    """Sends frames until their end, the server's end, or until the client leaves.
+    """Sends frames until they end, the server shuts down, or the client leaves.
 
-    The task is the request's. It waits for one asyncio event, which the log, the heartbeat, the disconnect and the end
-    of the server all set. If the server is ours and the client reads, new events of a live log are sent within the call
-    that appended them: no task wakes for a token. A client that does not read for `send_timeout` seconds is cut off; it
-    can resume.
+    It runs in the request's task, which waits for one asyncio event: the log, the heartbeat, the disconnect and the
+    shutdown of the server all set it. If the server is ours and the client reads, new events of a live log are sent
+    within the call that appended them: no task wakes for a token. A client that does not read for `send_timeout`
+    seconds is disconnected; it can resume.
 
-    An error after the start of the response can have no status. The stream then ends with the frame that `broken`
+    An error after the start of the response cannot change the status. The stream then ends with the frame that `broken`
     returns, in the format of the wire, or it is cut off: no client takes it for complete.
     """
 
@@ -93,7 +93,7 @@ class EventStream(Response):
         send_timeout: float = 30.0,
     ) -> None:
         super().__init__()
-        # what is sent, and how
+        # configuration
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
@@ -108,7 +108,7 @@ class EventStream(Response):
         self._heartbeat = heartbeat
         self._sign_of_life = sign_of_life
         self._send_timeout = send_timeout
-        # while it is sent
+        # state while it is sent
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
         self._spoke_at = 0.0
@@ -137,7 +137,7 @@ class EventStream(Response):
         client.on_leaving(partial(self._left, client))
         unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
-        self._time = loop.time  # to look the loop up costs a system call
+        self._time = loop.time  # cached: a lookup of the loop costs a system call
         self._spoke_at = self._time()
         self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
         self._closing.streams[self] = None
@@ -230,7 +230,7 @@ class EventStream(Response):
             self._connection.abort()
 
     async def _turn_away(self, send: Send) -> None:
-        """Send that the key was revoked, if the wire has a frame for it and the client reads; else cut it off."""
+        """Send that the key was revoked, if the wire has a frame for it and the client reads; otherwise disconnect."""
         connection = self._connection
         if self._broken is not None and (connection is None or connection.takes_more):
             await self._end(send, self._broken(KeyRevoked().info()))
@@ -286,7 +286,7 @@ class EventStream(Response):
 
 
 async def _cut_off(connection: ClientConnection) -> None:
-    """Close a connection in the middle of a response, and wait for that: else the server would expect the rest."""
+    """Abort a connection during a response, and wait for its loss: otherwise the server would expect the rest."""
     lost = asyncio.Event()
     unwatch = connection.watch_loss(lost.set)
     connection.abort()
