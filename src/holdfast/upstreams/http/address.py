@@ -12,7 +12,7 @@ _TELLING_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
 
 
 class UpstreamAddress:
-    """A base URL, checked once. Each request has its query, and the `query` of the settings."""
+    """A base URL, checked once. Each request has the query of the base URL and the `query` of the settings."""
 
     def __init__(self, base_url: str, query: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(base_url.strip())
@@ -41,7 +41,7 @@ class UpstreamAddress:
         return target if location and origin_of(target) == origin_of(url) else None
 
     def query(self) -> list[tuple[str, str]]:
-        """Return the fields of the query, each as it is meant and as it is written."""
+        """Return the fields of the query twice: decoded, and as written in the URL."""
         written = [part.partition("=")[::2] for part in self._query.split("&")]
         return [*parse_qsl(self._query), *written]
 

@@ -1,8 +1,8 @@
 """Compressed responses. None is requested (`Accept-Encoding: identity`), but some gateways compress all the same.
 
-gzip and deflate are decoded as they arrive, 64 kB at a time, so that a small body that becomes a large one reaches the
-limits of its decoder before it fills the memory. One read may become 4 MiB: more would keep the event loop busy.
-Other encodings (br, zstd) are refused by name.
+gzip and deflate are decoded as they arrive, 64 kB at a time, so that a small body that expands to a large one reaches
+the limits of its decoder before it fills the memory. One read may expand to 4 MiB: more would block the event loop.
+Other encodings (br, zstd) are refused, with an error that names them.
 """
 
 from __future__ import annotations
@@ -97,17 +97,17 @@ class InflatingDecoder:
 
     @property
     def over(self) -> bool:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.over
 
     @property
     def finished(self) -> bool:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.finished
 
     @property
     def error(self) -> ProviderError | None:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.error
 
     @error.setter
