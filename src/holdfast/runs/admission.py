@@ -9,7 +9,7 @@ from ..errors import RunLimitReached, ShuttingDown
 from ..store.nodes import RunsElsewhere
 from .run import Limits
 
-_NONE = RunsElsewhere()
+_NO_RUNS = RunsElsewhere()
 
 
 class Places:
@@ -20,7 +20,7 @@ class Places:
         self._left = left
         self._give_back = give_back
 
-    def pass_one_on(self) -> None:
+    def transfer_one(self) -> None:
         """Transfer one place to a run, which gives it back when it ends."""
         self._left -= 1
 
@@ -58,7 +58,7 @@ class Admission:
         """Number of places taken."""
         return self._taken
 
-    def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NONE) -> Places:
+    def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NO_RUNS) -> Places:
         """Take places for several runs that are about to start: all of them, or none if there is no room.
 
         Runs on other nodes count, too.

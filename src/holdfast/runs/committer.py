@@ -59,10 +59,10 @@ class Committer:
             ends = await self._append([entry for _, entry in parts])
         except Exception:
             self._has_failed = True
-            await self._save_apart(parts)
+            await self._save_one_by_one(parts)
             raise
         for (pump, entry), end in zip(parts, ends, strict=True):
-            await self._publish_whole(pump, entry, end)
+            await self._publish_saved(pump, entry, end)
 
     async def _append(self, entries: list[Append]) -> list[LogEnd]:
         """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
@@ -71,7 +71,7 @@ class Committer:
             await self.shared.retry(self.shared.this_node.renew)
         return ends
 
-    async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:
+    async def _publish_saved(self, pump: Pump, entry: Append, end: LogEnd) -> None:
         """Publish saved events, after saving again what the store has lost. If that fails, only this run fails."""
         try:
             is_behind = isinstance(end, int) and end < entry.first - 1
@@ -115,7 +115,7 @@ class Committer:
             self._more.clear()
             await self.commit()
 
-    async def _save_apart(self, parts: list[tuple[Pump, Append]]) -> None:
+    async def _save_one_by_one(self, parts: list[tuple[Pump, Append]]) -> None:
         """Save entries one by one, so that an entry that cannot be saved fails only its own run."""
         for pump, entry in parts:
             try:
@@ -124,4 +124,4 @@ class Committer:
                 logger.exception("run %s: could not save events", pump.run.id)
                 pump.fail(StoreFailed())
             else:
-                await self._publish_whole(pump, entry, end)
+                await self._publish_saved(pump, entry, end)

@@ -61,11 +61,11 @@ class Keeper:
             return  # the run was lost to another node
         now = self.shared.clock()
         settlement = self.judge(pump, now)
-        standing = await self.save(pump, settlement, now) if pump.run.kept else settlement
-        if standing is None:
+        final = await self.save(pump, settlement, now) if pump.run.kept else settlement
+        if final is None:
             self.lose(pump)
         else:
-            self.show(pump, standing, now)
+            self.show(pump, final, now)
 
     def judge(self, pump: Pump, now: float) -> AnySettlement:
         """Return the settlement of a run, with its cost."""
@@ -96,13 +96,13 @@ class Keeper:
         If the store cannot take the settlement, a plain failure is stored in its place, with retries until it succeeds.
         """
         try:
-            return await self.shared.retry(self._writing(pump, settlement, now))
+            return await self.shared.retry(self._settlement_write(pump, settlement, now))
         except Exception:
             logger.exception("run %s: could not store the outcome", pump.run.id)
         failed = Failed(text=pump.log.text, error=StoreFailed().info().final())
-        return await self.shared.retry.always(self._writing(pump, failed, now))
+        return await self.shared.retry.always(self._settlement_write(pump, failed, now))
 
-    def _writing(
+    def _settlement_write(
         self, pump: Pump, settlement: AnySettlement, now: float
     ) -> Callable[[], Awaitable[AnySettlement | None]]:
         """Return a write that can be repeated: its arguments are fixed."""
@@ -122,7 +122,7 @@ class Keeper:
         """Show the settlement, which the store has by now if the run is kept, and release the run."""
         run = pump.run
         run.measured = measured(pump)
-        self.let_go(pump)
+        self.release(pump)
         run.settle(settlement, msgspec.structs.replace(run.record, settled_at=now))
         pump.drop()
         if not run.kept:
@@ -136,10 +136,10 @@ class Keeper:
             if pump.task is not None:
                 self.shared.abandoned.hold(pump.task)
             pump.log.abandon(partial(self.shared.this_node.log_of, pump.run.record))
-            self.let_go(pump)
+            self.release(pump)
             self.shared.tasks.start(self.shared.this_node.learn(pump.run))
 
-    def let_go(self, pump: Pump) -> None:
+    def release(self, pump: Pump) -> None:
         """Release what a run holds in the engine, once: its entry, its place, a source that was never read."""
         if self.shared.pumps.get(pump.run.id) is not pump:
             return

@@ -164,7 +164,7 @@ class Pump:
         """Wait until the store, or the client of an attached run, has caught up."""
         if self.is_far_behind:
             log = self.log
-            await _until(log, lambda: log.has_room() and log.seq >= log.appended)
+            await _wait_for(log, lambda: log.has_room() and log.seq >= log.appended)
             self.touched = self.time()  # the idle limit counts from here
 
     def take_in(self, events: Sequence[Yielded]) -> None:
@@ -243,7 +243,7 @@ class Pump:
     async def saved(self) -> None:
         """Wait until all appended events are saved and shown, or another process owns the run."""
         log = self.log
-        await _until(log, lambda: log.seq >= log.appended)
+        await _wait_for(log, lambda: log.seq >= log.appended)
 
     # ending
 
@@ -298,15 +298,15 @@ class Pump:
 
 async def left_this_node(pump: Pump) -> None:
     """Wait until a run is no longer active on this node: it has settled, or another process owns it."""
-    await _until(pump.log, lambda: pump.log.closed)
+    await _wait_for(pump.log, lambda: pump.log.closed)
 
 
-async def _until(log: Log, is_so: Callable[[], bool]) -> None:
+async def _wait_for(log: Log, condition: Callable[[], bool]) -> None:
     """Wait until a condition is true. It is checked whenever the log grows."""
     grew = asyncio.Event()
     unwatch = log.watch(grew.set)
     try:
-        while not is_so():
+        while not condition():
             grew.clear()
             await grew.wait()
     finally:

@@ -33,13 +33,13 @@ class Recent:
 
     def get(self, run_id: str) -> Run | None:
         """Return a run that is still kept."""
-        kept = self._runs.get(run_id)
-        return kept[0] if kept is not None else None
+        entry = self._runs.get(run_id)
+        return entry[0] if entry is not None else None
 
     def forget(self, run_id: str) -> None:
         """Drop a run now."""
-        if (kept := self._runs.pop(run_id, None)) is not None:
-            self._weight -= kept[1]
+        if (entry := self._runs.pop(run_id, None)) is not None:
+            self._weight -= entry[1]
 
 
 def _weight(run: Run, log: Log) -> int:

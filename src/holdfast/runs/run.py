@@ -105,7 +105,7 @@ class Run:
         self.rendering: Render | None = None
         """Renders its events once for all readers at the same position. Set by the first reader."""
         self._done = asyncio.Event()
-        self._is_held = False
+        self._has_client = False
         # until it has ended on this node
         self.live: Live | None = None
         # while its source is read; the source may change these
@@ -170,7 +170,7 @@ class Run:
 
     def take_hold(self) -> bool:
         """Register the client that an attached run depends on. True for the first caller, if the run is active here."""
-        first, self._is_held = not self._is_held, True
+        first, self._has_client = not self._has_client, True
         if isinstance(self.log, StoredLog):
             self.log.hold = True
             return False

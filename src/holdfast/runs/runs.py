@@ -84,7 +84,7 @@ class Runs:
         if reserved is None:
             self.shared.admission.take(run.record.owner)
         else:
-            reserved.pass_one_on()
+            reserved.transfer_one()
         pump.start()
         self._watchdog.watch(pump)
         self.shared.this_node.changed(run)

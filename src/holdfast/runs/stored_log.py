@@ -14,7 +14,7 @@ from ..store import RunRecord, Store
 LOOK_AGAIN = 0.5
 """Seconds between two reads of a run that is active in another process, or in none."""
 
-_AT_ONCE = 512  # maximum number of events of an ended run in one read
+_MAX_EVENTS = 512  # maximum number of events of an ended run in one read
 
 
 class StoredLog:
@@ -53,7 +53,7 @@ class StoredLog:
         if self.record.settlement is not None:
             if after >= self.seq - 1:
                 return segment_of([Settled(self.record.settlement)][after - self.seq + 1 :])
-            return segment_of(await self._store.read_log(self.record.id, after, min(_AT_ONCE, self.seq - 1 - after)))
+            return segment_of(await self._store.read_log(self.record.id, after, min(_MAX_EVENTS, self.seq - 1 - after)))
         record = await self._store.get_run(self.record.id) if not self.closed else None
         events = await self._store.read_log(self.record.id, after)
         self.closed = record is None or record.settlement is not None
@@ -74,12 +74,12 @@ class StoredLog:
             return lambda: None
         timer: asyncio.TimerHandle
 
-        def look_again() -> None:
+        def poll() -> None:
             nonlocal timer
-            timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+            timer = asyncio.get_running_loop().call_later(self.pause, poll)
             wake()
 
-        timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+        timer = asyncio.get_running_loop().call_later(self.pause, poll)
         return lambda: timer.cancel()
 
     async def snapshot(self) -> tuple[int, Snapshot]:

@@ -23,12 +23,12 @@ class Watchdog:
     def __init__(self, pumps: Pumps) -> None:
         self._pumps = pumps
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = math.inf
+        self._next_check = math.inf
 
     def watch(self, pump: Pump) -> None:
         """Watch a pump that has just started. It is rarely the first to reach a limit."""
         limits = [limit for limit in (pump.run.idle, pump.run.deadline) if limit is not None]
-        self._look_by(pump.started + min(limits, default=math.inf))
+        self._check_by(pump.started + min(limits, default=math.inf))
 
     def check(self, pump: Pump, now: float) -> None:
         """End a run that has reached its idle limit or its deadline."""
@@ -45,19 +45,19 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_by(self, time: float) -> None:
-        if time < self._looks_at:
+    def _check_by(self, time: float) -> None:
+        if time < self._next_check:
             if self._timer is not None:
                 self._timer.cancel()
-            self._looks_at = time
+            self._next_check = time
             self._timer = asyncio.get_running_loop().call_at(time, self._check_all)
 
     def _check_all(self) -> None:
         now, running = asyncio.get_running_loop().time(), self._pumps.running()
-        self._looks_at, self._timer = math.inf, None
+        self._next_check, self._timer = math.inf, None
         for pump in running:
             self.check(pump, now)
-        self._look_by(min(map(due, running), default=math.inf))
+        self._check_by(min(map(due, running), default=math.inf))
 
 
 def _end(pump: Pump, error: HoldfastError) -> None:
