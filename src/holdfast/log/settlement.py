@@ -41,7 +41,7 @@ def judge(
     cause: StopIntent | HoldfastError | None,
     closed_at: float | None,
     now: float,
-    refused: Sequence[str] = (),
+    survivors: Sequence[str] = (),
 ) -> AnySettlement:
     """Return the settlement of a run.
 
@@ -58,9 +58,9 @@ def judge(
     if intake.error is None and (finish := intake.last_word) is not None:
         ending = _by_finish(finish, fields, NoAnswer() if _owes(log, intake) else None)
     elif intake.error is None and isinstance(cause, StopIntent):
-        ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
+        ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(survivors)))
     elif isinstance(error, BudgetSpent):
-        ending = Stopped(**fields, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
+        ending = Stopped(**fields, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(survivors)))
     elif isinstance(error, AnswerLost):
         ending = Interrupted(**fields)
     elif error is not None:

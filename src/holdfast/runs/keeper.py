@@ -76,7 +76,7 @@ class Keeper:
                 cause=pump.cause,
                 closed_at=pump.closed_at,
                 now=now,
-                refused=pump.run.refused,
+                survivors=pump.run.survivors,
             )
             return self._with_cost(pump, settlement)
         except Exception:

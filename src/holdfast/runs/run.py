@@ -113,7 +113,7 @@ class Run:
         self._waits = record.waits
         self.quiet: Callable[[], bool] | None = None
         """Returns True while the source is expected to be silent, such as while a tool runs: no idle limit applies."""
-        self.refused: list[str] = []
+        self.survivors: list[str] = []
         """Processes and threads that outlived a stop, as the source reports them. Copied into the stop's receipt."""
         if record.settlement is not None:
             self._done.set()
