@@ -54,7 +54,7 @@ class RunFrames:
         self._pieces = pieces
         self._begin = begin
         self._waits = self.live if attached else None
-        self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
+        self._release = self._waits.keep_unread(_place_of(self)) if self._waits is not None else None
         self._wake: Callable[[], None] = _nothing
         self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())

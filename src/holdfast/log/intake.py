@@ -28,7 +28,7 @@ from .reasoning import AnswerSplitter
 from .segment import NOTHING, Segment, segment_of
 from .storable import encodable, storable
 
-_NONE: frozenset[int] = frozenset()
+_NO_CHOICES: frozenset[int] = frozenset()
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
 
 
@@ -75,7 +75,7 @@ class Intake:
         self.has_answered = False
         """True if part of an answer has come: a visible character, or part of a tool call."""
         self.finish: dict[int, Finish] = {}
-        self._open = _NONE  # the choices with output after their `Finish`; that of choice 0 ends all
+        self._open = _NO_CHOICES  # the choices with output after their `Finish`; that of choice 0 ends all
         self.is_open = True
         """True if more of the answer may come: there was no `Finish`, or output has followed it."""
         self.error: BaseException | None = None
@@ -97,22 +97,22 @@ class Intake:
             events += self._splitter.ended(finish)
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
-            self._open = self._open - {finish.choice} if finish.choice else _NONE
+            self._open = self._open - {finish.choice} if finish.choice else _NO_CHOICES
         self._open |= items.open
         self.is_open = bool(self._open) or 0 not in self.finish
-        self._note_answer(events)
+        self._record_answer(events)
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
         return segment_of(events)
 
-    def _note_answer(self, events: Sequence[Event]) -> None:
-        self.has_answered = self.has_answered or any(map(_answers, events))
+    def _record_answer(self, events: Sequence[Event]) -> None:
+        self.has_answered = self.has_answered or any(map(_is_answer, events))
 
     def end(self) -> Segment:
         """Record that the source has ended by itself, without an error. Return the text that was held back."""
         self.finish.setdefault(0, Finish("stop"))
         self.is_open = False
         held = self._splitter.end()
-        self._note_answer(held)
+        self._record_answer(held)
         return segment_of(held)
 
     def fail(self, error: BaseException) -> Segment:
@@ -121,13 +121,13 @@ class Intake:
         return segment_of(self._splitter.end(complete=False))
 
     @property
-    def last_word(self) -> Mapping[int, Finish] | None:
+    def final_finish(self) -> Mapping[int, Finish] | None:
         """The `Finish` of each choice, if the answer has ended or a choice has failed; None otherwise."""
-        told = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
-        return self.finish if told else None
+        has_ended = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
+        return self.finish if has_ended else None
 
 
-def _answers(event: Event) -> bool:
+def _is_answer(event: Event) -> bool:
     """Return whether an event is part of an answer. Whitespace alone is not."""
     return type(event) in ANSWERS and not (type(event) is Text and event.text.isspace())
 
@@ -156,7 +156,7 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
     open_choices: set[int] = set()
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
-        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _is_text_alone(item):
+        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _has_only_text(item):
             events.append(item)
             goes_on = True
             open_choices.add(item.choice)
@@ -186,7 +186,7 @@ def _event(item: Any) -> Event | None:
     is_text = isinstance(item, (Text, Reasoning)) and isinstance(item.text, str)
     if is_text and not item.text:
         return None
-    if is_text and _is_text_alone(item):
+    if is_text and _has_only_text(item):
         event: Event = item if item.text.isascii() else storable(item)
         return event
     if type(item) not in _MAY_YIELD and not isinstance(item, Thought):
@@ -194,7 +194,7 @@ def _event(item: Any) -> Event | None:
     return None if isinstance(item, Thought) else storable(_checked(item))
 
 
-def _is_text_alone(item: Any) -> bool:
+def _has_only_text(item: Any) -> bool:
     """Return whether only the text of an event needs a check: a value that cannot be stored would block the store."""
     is_plain = isinstance(item, Reasoning) or (item.logprobs is None and not item.refusal)
     return type(item.choice) is int and is_plain
@@ -202,18 +202,18 @@ def _is_text_alone(item: Any) -> bool:
 
 def _checked(item: Any) -> Any:
     """Return an event whose fields have the declared types, or raise: constructors do not check types."""
-    is_as_usual = False
+    is_valid = False
     if type(item) is Finish:
         is_plain = item.error is None and item.stop_sequence is None
-        is_as_usual = is_plain and type(item.reason) is str and type(item.choice) is int
-    elif type(item) is Usage and item.source in _COUNTED_BY:
+        is_valid = is_plain and type(item.reason) is str and type(item.choice) is int
+    elif type(item) is Usage and item.source in _USAGE_SOURCES:
         counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens)
-        is_as_usual = {*map(type, counts), type(item.cache_write_tokens)} == _A_COUNT
-    return item if is_as_usual else _converted(item)
+        is_valid = {*map(type, counts), type(item.cache_write_tokens)} == _INTEGERS
+    return item if is_valid else _converted(item)
 
 
-_COUNTED_BY = ("provider", "estimated")
-_A_COUNT = {int}
+_USAGE_SOURCES = ("provider", "estimated")
+_INTEGERS = {int}
 
 
 def _converted(item: Any) -> Any:

@@ -29,7 +29,7 @@ from .steps import Steps
 from .storable import characters, encodable
 
 _SLICE = 512  # maximum events in one read, so that a long replay never blocks the loop; new text may be more
-_TOGETHER = 128  # events that are packed, and whose texts are joined, at once
+_BATCH = 128  # events that are packed, and whose texts are joined, at once
 _A_FEW = 16  # up to so many events are handled one by one, and segments of an ended log stay unpacked
 _kind_of = attrgetter("kind")
 _SHORT = frozenset({RunStarted, Usage, Settled})
@@ -40,7 +40,7 @@ WORDLESS = frozenset({RunStarted, Notice, StepStarted, Usage, Settled})
 """Events that are not part of an answer."""
 
 
-def _speaks(segment: Segment) -> bool:
+def _has_answer(segment: Segment) -> bool:
     return not WORDLESS.issuperset(map(type, segment.others))
 
 
@@ -94,14 +94,14 @@ class Log:
         self._new_times: tuple[list[int], list[float]] = [], []  # of segments that are not packed yet
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._folded = 0  # the seq up to which the texts are joined
+        self._joined_upto = 0  # the seq up to which the texts are joined
         self._size = 0
         self._said = Said()
-        self._place: Callable[[], int] | None = None
-        self._tidied = 0  # the seq up to which segments are packed
-        self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
+        self._position: Callable[[], int] | None = None
+        self._compacted_upto = 0  # the seq up to which segments are packed
+        self._compact_at = _BATCH if limit is None else min(_BATCH, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
-        self._called: tuple[Callable[[], None], ...] | None = ()  # cache of the watchers; None if they changed
+        self._watcher_cache: tuple[Callable[[], None], ...] | None = ()  # cache of the watchers; None if they changed
 
     # writing
 
@@ -125,13 +125,13 @@ class Log:
                 self._take_in(segment)
         if upto - self.seq > _A_FEW:  # plain text stays apart from other events, which are handled one by one
             segments = [*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]
-        self._show(joined(segments), upto)
+        self._publish_segment(joined(segments), upto)
 
     def append_published(self, segment: Segment, at: float) -> None:
         """Append a segment of a run that is not stored, record its time, and publish it at once.
 
-        This is `append`, `publish` and `_show` in one function, since it runs for each token. A time costs two numbers
-        for each call, so that a long log stays small.
+        This is `append`, `publish` and `_publish_segment` in one function, since it runs for each token. A time costs
+        two numbers for each call, so that a long log stays small.
         """
         if self.sealed:
             raise RunSettled(self.run_id)
@@ -146,36 +146,36 @@ class Log:
             self._take_in(segment)
         self.newest = segment if segment.kind is not None or upto - before <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = before, upto
-        if upto >= self._due:
-            self._tidy()
-        called = self._called
-        for wake in self._watching() if called is None else called:
+        if upto >= self._compact_at:
+            self._compact()
+        watchers = self._watcher_cache
+        for wake in self._cache_watchers() if watchers is None else watchers:
             wake()
 
-    def _show(self, segment: Segment, upto: int) -> None:
+    def _publish_segment(self, segment: Segment, upto: int) -> None:
         self.newest = segment if segment.kind is not None or upto - self.seq <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = self.seq, upto
-        if upto >= self._due:
-            self._tidy()
-        called = self._called
-        for wake in self._watching() if called is None else called:
+        if upto >= self._compact_at:
+            self._compact()
+        watchers = self._watcher_cache
+        for wake in self._cache_watchers() if watchers is None else watchers:
             wake()
 
-    def _watching(self) -> tuple[Callable[[], None], ...]:
+    def _cache_watchers(self) -> tuple[Callable[[], None], ...]:
         """Return the watchers, and cache them: they are called for each segment."""
-        self._called = tuple(self._watchers)
-        return self._called
+        self._watcher_cache = tuple(self._watchers)
+        return self._watcher_cache
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Pack new segments, join their texts, and drop events beyond the limit: when due, not for each event."""
-        if self.seq - self._tidied >= _TOGETHER:
+        if self.seq - self._compacted_upto >= _BATCH:
             self._pack()
-            self._fold(self._starts[self._packed])
-            self._tidied = self.seq
+            self._join_texts(self._starts[self._packed])
+            self._compacted_upto = self.seq
         if self.limit is not None and self.seq - self.oldest >= self.limit:
             self._trim(self.limit)
-        due = self._tidied + _TOGETHER
-        self._due = due if self.limit is None else min(due, self.oldest + self.limit)
+        due = self._compacted_upto + _BATCH
+        self._compact_at = due if self.limit is None else min(due, self.oldest + self.limit)
 
     def _pack(self) -> None:
         """Pack the segments published since the last call, except the last one: readers are about to read it."""
@@ -199,22 +199,22 @@ class Log:
         To drop single events would move the rest each time.
         """
         oldest = self.seq - limit // 2
-        seen = oldest if self._place is None else self._place()
+        seen = oldest if self._position is None else self._position()
         self.is_full = self.seq - seen > limit
-        self._forget(min(oldest, seen))
+        self._drop(min(oldest, seen))
 
-    def _forget(self, upto: int) -> None:
+    def _drop(self, upto: int) -> None:
         """Drop the events up to a seq."""
         if upto < self.oldest:
             return
-        self._fold(self.seq)
+        self._join_texts(self.seq)
         whole = bisect_right(self._starts, upto) - 1
         del self._segments[:whole], self._starts[:whole]
         self._packed = max(0, self._packed - whole)
         self._segments[0] = self._segments[0][upto - self._starts[0] :]
         self._starts[0], self.oldest = upto, upto + 1
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         """Drop the events that were appended and never published."""
         while self._starts and self._starts[-1] >= self.seq:
             self._segments.pop()
@@ -236,28 +236,28 @@ class Log:
         self._starts.append(self.appended)
         self.appended += 1
         self.sealed = self.closed = True
-        self._show(last, self.appended)
-        if self._folded == self.seq - 1:
-            self._folded = self.seq  # the settlement adds no text
+        self._publish_segment(last, self.appended)
+        if self._joined_upto == self.seq - 1:
+            self._joined_upto = self.seq  # the settlement adds no text
         if len(self._segments) > _A_FEW:
             self._pack()
         self._watchers.clear()
-        self._called = ()
+        self._watcher_cache = ()
 
     def drop_unpublished(self) -> None:
         """Drop unpublished events, which cannot be saved, and refuse further ones."""
         self.seal()
-        self._cut()
+        self._truncate()
         self.publish(self.seq)
 
     def abandon(self, successor: Callable[[], Any] | None = None) -> None:
         """Drop unpublished events, and send readers to the `successor`: another node writes this log now."""
         self.successor = successor
-        self._cut()
+        self._truncate()
         self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
-        self._called = ()
+        self._watcher_cache = ()
 
     def _take_in(self, segment: Segment) -> None:
         """Record what events contain besides text."""
@@ -274,9 +274,9 @@ class Log:
             if self.steps is not None:
                 self.steps.take_in(event)
 
-    def _fold(self, upto: int) -> None:
+    def _join_texts(self, upto: int) -> None:
         """Join the texts up to a seq: many at once, since they are rarely read while they grow."""
-        segments, self._folded = self._parts(self._folded, upto), max(upto, self._folded)
+        segments, self._joined_upto = self._parts(self._joined_upto, upto), max(upto, self._joined_upto)
         texts: list[str] = []
         thoughts: list[str] = []
         for segment in segments:
@@ -304,8 +304,8 @@ class Log:
     @property
     def text(self) -> str:
         """All of the visible text so far."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         if len(self._text) != 1:
             self._text = ["".join(self._text)]
         return self._text[0]
@@ -313,8 +313,8 @@ class Log:
     @property
     def reasoning(self) -> str:
         """All of the reasoning so far."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         if len(self._reasoning) != 1:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
@@ -322,20 +322,20 @@ class Log:
     @property
     def size(self) -> int:
         """Number of characters in the events so far: text and reasoning of every choice, calls, results."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         return self._size
 
     @property
     def has_output(self) -> bool:
         """True if part of an answer was published: text, reasoning, a piece of a call. Scans all segments."""
-        return self.oldest > 1 or any(segment.kind is not None or _speaks(segment) for segment in self._segments)
+        return self.oldest > 1 or any(segment.kind is not None or _has_answer(segment) for segment in self._segments)
 
     @property
     def uncounted(self) -> int:
         """Estimated number of output tokens since the provider's last count."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         return self._said.tokens
 
     def times(self) -> list[tuple[int, float]]:
@@ -390,20 +390,20 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake] = self._called = None
+        self._watchers[wake] = self._watcher_cache = None
 
         def leave() -> None:
             self._watchers.pop(wake, None)
-            self._called = None
+            self._watcher_cache = None
 
         return leave
 
-    def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
-        """Keep all events after the seq that `place` returns, until the returned function is called."""
-        self._place = place
+    def keep_unread(self, position: Callable[[], int]) -> Callable[[], None]:
+        """Keep all events after the seq that `position` returns, until the returned function is called."""
+        self._position = position
 
         def release() -> None:
-            self._place = None  # this does not wake a waiting source: `make_room` does
+            self._position = None  # this does not wake a waiting source: `make_room` does
 
         return release
 

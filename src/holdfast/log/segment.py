@@ -38,15 +38,15 @@ class Segment(Sequence[Event], msgspec.Struct, metaclass=_StructSequence, frozen
         return len(self.texts or self.others)
 
     @overload
-    def __getitem__(self, place: int) -> Event: ...
+    def __getitem__(self, index: int) -> Event: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Segment: ...
+    def __getitem__(self, index: slice) -> Segment: ...
 
-    def __getitem__(self, place: int | slice) -> Event | Segment:
-        if isinstance(place, slice):
-            return Segment(self.kind, self.texts[place], self.others[place])
-        return self.others[place] if self.kind is None else self.kind(self.texts[place])
+    def __getitem__(self, index: int | slice) -> Event | Segment:
+        if isinstance(index, slice):
+            return Segment(self.kind, self.texts[index], self.others[index])
+        return self.others[index] if self.kind is None else self.kind(self.texts[index])
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.others) if self.kind is None else map(self.kind, self.texts)
@@ -62,10 +62,10 @@ def segment_of(events: Sequence[Event]) -> Segment:
     if type(events) is Segment:
         return events
     kinds = {*map(type, events)}
-    if kinds == _TEXT and not [True for said in events if said.choice or said.logprobs is not None or said.refusal]:  # type: ignore[union-attr]
-        return Segment(Text, [said.text for said in events])  # type: ignore[union-attr]
-    if kinds == _REASONING and not [True for said in events if said.choice]:  # type: ignore[union-attr]
-        return Segment(Reasoning, [said.text for said in events])  # type: ignore[union-attr]
+    if kinds == _TEXT and not [True for event in events if event.choice or event.logprobs is not None or event.refusal]:  # type: ignore[union-attr]
+        return Segment(Text, [event.text for event in events])  # type: ignore[union-attr]
+    if kinds == _REASONING and not [True for event in events if event.choice]:  # type: ignore[union-attr]
+        return Segment(Reasoning, [event.text for event in events])  # type: ignore[union-attr]
     return Segment(None, (), tuple(events))
 
 
@@ -113,15 +113,15 @@ class _Packed(Sequence[str]):
         return len(self._ends) - 1
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, index: slice) -> list[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if not isinstance(place, slice):
-            return self[:][place]
-        first, last, _ = place.indices(len(self))
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if not isinstance(index, slice):
+            return self[:][index]
+        first, last, _ = index.indices(len(self))
         return [self.whole[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
 
     def __iter__(self) -> Iterator[str]:
