@@ -128,18 +128,18 @@ class RequestClient:
             if timer is not None:
                 timer.cancel()
 
-    async def wait_until(self, is_so: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
+    async def wait_until(self, condition: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
         """Wait until a condition is true, checked at each change that `watch` reports, while the client stays.
 
         Return whether the condition is true.
         """
-        if is_so() or self.has_left:
-            return is_so()
+        if condition() or self.has_left:
+            return condition()
         loop = asyncio.get_running_loop()
         over: asyncio.Future[bool] = loop.create_future()
 
         def check(ends: bool = False) -> None:
-            if not over.done() and ((is_true := is_so()) or ends):
+            if not over.done() and ((is_true := condition()) or ends):
                 over.set_result(is_true)
 
         self.on_leaving(partial(check, True))

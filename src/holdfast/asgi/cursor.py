@@ -53,8 +53,8 @@ class RunFrames:
         """The seq of the last event that was rendered."""
         self._pieces = pieces
         self._begin = begin
-        self._waits = self.live if attached else None
-        self._release = self._waits.keep_unread(_place_of(self)) if self._waits is not None else None
+        self._attached_log = self.live if attached else None
+        self._release = self._attached_log.keep_unread(_position_of(self)) if self._attached_log is not None else None
         self._wake: Callable[[], None] = _nothing
         self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())
@@ -76,10 +76,10 @@ class RunFrames:
             self._unwatch()
             self._wake = self._unwatch = _nothing  # break the reference cycle: they hold the stream, which holds this
             self.connection = None
-            if self._release is not None and self._waits is not None:
+            if self._release is not None and self._attached_log is not None:
                 self._release()
-                if self._waits.is_full:  # deferred: an attached run is stopped first
-                    asyncio.get_running_loop().call_soon(self._waits.make_room)
+                if self._attached_log.is_full:  # deferred: an attached run is stopped first
+                    asyncio.get_running_loop().call_soon(self._attached_log.make_room)
 
         return leave
 
@@ -92,8 +92,8 @@ class RunFrames:
         """Return the frames of the next events, or the next piece of a long one."""
         if self._error is not None:
             raise self._error
-        if self._waits is not None:
-            self._waits.make_room()
+        if self._attached_log is not None:
+            self._attached_log.make_room()
         if self._begin is not None:
             (self.after, frames), self._begin = await self._begin(), None
             return frames
@@ -118,8 +118,8 @@ class RunFrames:
 
     def _continue_with(self, log: StoredLog) -> None:
         """Continue with another log: another node owns the run."""
-        log.hold = self._waits is not None
-        self._log, self.live, self._waits = log, None, None
+        log.hold = self._attached_log is not None
+        self._log, self.live, self._attached_log = log, None, None
         self._unwatch = log.watch(self._grew)
 
     def ready(self) -> bytes:
@@ -162,15 +162,15 @@ class RunFrames:
         return self._render(first, segment)
 
 
-def _place_of(frames: RunFrames) -> Callable[[], int]:
+def _position_of(frames: RunFrames) -> Callable[[], int]:
     """Return a function that returns the seq of a cursor. A weak reference lets a cursor that is not read be freed."""
-    held = ref(frames)
+    reference = ref(frames)
 
-    def place() -> int:
-        reader = held()
+    def position() -> int:
+        reader = reference()
         return sys.maxsize if reader is None else reader.after
 
-    return place
+    return position
 
 
 def as_many_as_fit(segment: Segment) -> Segment:
@@ -211,8 +211,8 @@ class _LastRendering:
         self._frames = b""
 
     def __call__(self, first: int, segment: Segment) -> bytes:
-        place = first, len(segment.texts or segment.others)
-        if self._last != place:
+        position = first, len(segment.texts or segment.others)
+        if self._last != position:
             self._frames = self._render(first, segment)
-            self._last = place
+            self._last = position
         return self._frames

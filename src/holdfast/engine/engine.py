@@ -106,7 +106,7 @@ class Engine:
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
         self._runs = Runs(self, shared, classes, self._settled)
         self._watchers = classes.watchers(shared)
-        self._queue = classes.queue(self._runs, self._watchers, find=self._run_of, open_run=self.open)
+        self._queue = classes.queue(self._runs, self._watchers, find=self._find_by_key, open_run=self.open)
         options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
         self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
@@ -374,12 +374,12 @@ class Engine:
 
         A refused start frees its key, so a repeated request waits until the first start is accepted or refused.
         """
-        known = await self._run_of(key)
+        known = await self._find_by_key(key)
         if known is not None and (await self._queue.decided(known.id) or isinstance(known.settlement, Failed)):
-            return await self._run_of(key)  # its start may have been refused since the first read
+            return await self._find_by_key(key)  # its start may have been refused since the first read
         return known
 
-    async def _run_of(self, key: Idempotency) -> Run | None:
+    async def _find_by_key(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:
