@@ -8,7 +8,7 @@ import time
 from ...errors import ProviderError
 
 _SECONDS = 5.0
-_MOST = 1024
+_MAX_REFUSALS = 1024
 
 
 class RecentRefusals:
@@ -26,7 +26,7 @@ class RecentRefusals:
         """Keep a refusal. The oldest are dropped first."""
         now = time.monotonic()
         self._known = {key: known for key, known in self._known.items() if now < known[0]}
-        while len(self._known) >= _MOST:
+        while len(self._known) >= _MAX_REFUSALS:
             del self._known[next(iter(self._known))]
         self._known[_key(body)] = now + _SECONDS, error
 

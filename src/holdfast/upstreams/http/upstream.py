@@ -65,13 +65,13 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
 _END_OF_BODY_SECONDS = 0.05  # for the end of the framing after the last event: later, the connection is not reused
-_MOST_REDIRECTS = 4
-_DROPPING = 1.0  # timeout of a request that cancels an answer, in seconds
+_MAX_REDIRECTS = 4
+_CANCEL_TIMEOUT = 1.0  # timeout of a request that cancels an answer, in seconds
 
-_NOT_AGAIN = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
+_NOT_RETRIED = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
 
 _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code, and llama-server's type
-_TOO_LONG_WORDS = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
+_TOO_LONG_MESSAGE = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
 _NO_MODEL = re.compile(r"""^model ["'].*["'] not found""")  # Ollama's message
 _WRONG_KEY = b'"API_KEY_INVALID"'  # in Gemini's body: its status for a wrong key is 400
 
@@ -129,14 +129,14 @@ class HTTPUpstream:
         """Send a request, and emit the events of each read together. Raise `ProviderError` for an incomplete answer."""
         if request.messages:
             out.emit([Usage(estimate_tokens(request.messages), 0, "estimated")])
-        response = await _asked(request, ask, out)
+        response = await _ask_with_retries(request, ask, out)
         try:
             self._open.add(response)
             if "content-encoding" in response.headers and _encoding(response):
                 decoder = InflatingDecoder(decoder, self.name)
             await pour(response, decoder, out)
             while not decoder.over:
-                if events := await self._rest(response, decoder):
+                if events := await self._next_events(response, decoder):
                     await put(out, events)
             if decoder.error is not None:
                 raise decoder.error
@@ -146,7 +146,7 @@ class HTTPUpstream:
             self._open.discard(response)
             response.close()
 
-    async def _rest(self, response: Reply, decoder: ResponseDecoder) -> list[Yielded]:
+    async def _next_events(self, response: Reply, decoder: ResponseDecoder) -> list[Yielded]:
         """Return the events of the next read, or of the end, once the answer is complete or the response has ended."""
         try:
             async with asyncio.timeout(self._linger if decoder.finished else None):
@@ -179,8 +179,8 @@ class HTTPUpstream:
             response = await self._send(method, path, body, headers, query)
         except ProviderError as error:
             return error
-        is_as_asked = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
-        if response.status == _OK and is_as_asked:
+        is_readable = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
+        if response.status == _OK and is_readable:
             return response
         try:
             refused = await self._refusal(response)
@@ -203,7 +203,7 @@ class HTTPUpstream:
         except NotHTTP as error:
             raise ProviderBroke(f"{self.name} answered with {error}.") from error
         except Broken as error:
-            advice = "" if is_repeatable else _NOT_AGAIN
+            advice = "" if is_repeatable else _NOT_RETRIED
             raise ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}") from error
         except NotThere as error:
             message = f"{self.name} could not be reached: {error}.{_advice(error)}"
@@ -226,21 +226,21 @@ class HTTPUpstream:
         if response.status == HTTPStatus.OK:
             return ProviderBroke(f"{self.name} compressed its answer with {encoding[:20]!r}, which was not asked for.")
         if response.status in REDIRECTS:
-            return Refused(f"{self.name} {_redirects(response)}", response)
+            return Refused(f"{self.name} {_redirect_text(response)}", response)
         body = inflated(await _read_error(response, self._linger), encoding, _ERROR_BODY)
         value = loosely(body)
         unredacted = error_message(value)
         said = redact(unredacted, self.secrets) or _phrase(response.status)
         error = value.get("error") if isinstance(value, dict) else None
         error = error if isinstance(error, dict) else {}
-        told = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
+        codes = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
         return Refused(
             f"{self.name} answered {response.status}: {said}",
             response,
             said=said,
             unredacted=unredacted,
             param=_param(error, self.secrets),
-            is_too_long=bool(told or _TOO_LONG_WORDS.search(unredacted)),
+            is_too_long=bool(codes or _TOO_LONG_MESSAGE.search(unredacted)),
             is_about_the_key=_WRONG_KEY in body,
             is_about_the_model=error.get("code") == "model_not_found" or bool(_NO_MODEL.search(unredacted)),
         )
@@ -279,7 +279,7 @@ class HTTPUpstream:
         for pause in (0.0, *again_after):
             await asyncio.sleep(pause)
             try:
-                async with asyncio.timeout(_DROPPING):
+                async with asyncio.timeout(_CANCEL_TIMEOUT):
                     (await self._send(method, path, query=query)).close()
             except (ProviderError, TimeoutError):
                 pass  # it is unreachable, or cannot cancel: nothing more can be done
@@ -288,9 +288,9 @@ class HTTPUpstream:
         """Return the JSON at a path, of up to `limit` bytes; None if there is none."""
         answered, trouble, body, encoding = False, f"{self.name} did not answer in time.", b"", ""
         try:
-            response = await self._found(self._url.of(path, query))
+            response = await self._get_redirected(self._url.of(path, query))
             try:
-                trouble, encoding = await self._trouble_with(response), _encoding(response)
+                trouble, encoding = await self._problem_in(response), _encoding(response)
                 answered = response.status == HTTPStatus.OK or not trouble
                 body = await response.read_upto(limit) if response.status == HTTPStatus.OK else b""
             finally:
@@ -303,20 +303,20 @@ class HTTPUpstream:
             self.answered, self.trouble = answered, trouble
         return loosely(inflated(body, encoding, limit))
 
-    async def _found(self, url: str) -> Reply:
+    async def _get_redirected(self, url: str) -> Reply:
         """Return the response at a URL. Redirects are followed on the same origin only: no key is sent elsewhere."""
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             response = await self._exchange(head_of("GET", url, self._headers))
             if response.status not in REDIRECTS:
                 return response
             response.close()
             target = self._url.redirected(url, response.headers.get("location", ""))
             if target is None:
-                raise Refused(f"{self.name} {_redirects(response)}", response)
+                raise Refused(f"{self.name} {_redirect_text(response)}", response)
             url = target
         raise ProviderBroke(f"{self.name} redirects again and again.")
 
-    async def _trouble_with(self, response: Reply) -> str:
+    async def _problem_in(self, response: Reply) -> str:
         """Return the problem that a response shows; empty if there is none. Not all upstreams list their models."""
         if response.status != HTTPStatus.OK:
             refusal = await self._refusal(response)
@@ -337,7 +337,7 @@ class HTTPUpstream:
         self._connections.close()
 
 
-async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
+async def _ask_with_retries(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
     """Send a request, with retries while `_pause_after` allows them."""
     deadline, backoff = time.monotonic() + request.patience, None
     while isinstance(answered := await ask(request), ProviderError):
@@ -503,7 +503,7 @@ def _encoding(response: Reply) -> str:
     return encoding_of(response.headers.get("content-encoding", ""))
 
 
-def _redirects(response: Reply) -> str:
+def _redirect_text(response: Reply) -> str:
     """Return where a response redirects to, by its origin alone: a path or a query may hold a secret."""
     origin = origin_of(response.headers.get("location", ""))
     where = f"to {origin}" if origin else "to another address"
