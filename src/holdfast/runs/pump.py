@@ -315,8 +315,8 @@ async def _wait_for(log: Log, condition: Callable[[], bool]) -> None:
 
 async def _call(hook: Interrupt, reason: str, run_id: str) -> None:
     try:
-        called: Any = hook(reason)
-        if inspect.isawaitable(called):
-            await called
+        result: Any = hook(reason)
+        if inspect.isawaitable(result):
+            await result
     except Exception:
         logger.exception("the interrupt hook of run %s failed", run_id)

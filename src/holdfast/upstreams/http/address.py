@@ -97,8 +97,8 @@ def request_headers(key: Mapping[str, str], headers: Mapping[str, str]) -> dict[
 
 def secrets_of(headers: Mapping[str, str], url: UpstreamAddress) -> tuple[str, ...]:
     """Return what must never be shown: keys in headers and in the URL's query."""
-    named = [*headers.items(), *url.query()]
-    secrets = [value for name, value in named if _may_be_secret(name.lower())]
+    fields = [*headers.items(), *url.query()]
+    secrets = [value for name, value in fields if _may_be_secret(name.lower())]
     return tuple(value.removeprefix("Bearer ").strip() for value in secrets)
 
 

@@ -247,18 +247,18 @@ class HTTPUpstream:
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
         """Send a request other than a chat, and return its whole response."""
-        answered = await self.ask(path, body, {"content-type": content_type})
-        if isinstance(answered, ProviderError):
-            raise answered
+        response = await self.ask(path, body, {"content-type": content_type})
+        if isinstance(response, ProviderError):
+            raise response
         try:
-            whole = inflated(await answered.read_upto(limit), _encoding(answered), limit)
+            whole = inflated(await response.read_upto(limit), _encoding(response), limit)
         except Broken as error:
             raise ProviderBroke(f"{self.name} {_why_broken(error)} in the middle of its response.") from error
         finally:
-            answered.close()
+            response.close()
         if len(whole) >= limit:
             raise ProviderBroke(f"{self.name} sent a response of more than {limit} bytes.")
-        return Forwarded(answered.headers.get("content-type", "application/json"), whole)
+        return Forwarded(response.headers.get("content-type", "application/json"), whole)
 
     def url_of(self, path: str) -> str:
         """Return the URL that a request for a path goes to."""
@@ -340,14 +340,14 @@ class HTTPUpstream:
 async def _ask_with_retries(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
     """Send a request, with retries while `_pause_after` allows them."""
     deadline, backoff = time.monotonic() + request.patience, None
-    while isinstance(answered := await ask(request), ProviderError):
+    while isinstance(result := await ask(request), ProviderError):
         backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
-        pause = _pause_after(answered, backoff, deadline)
-        if pause is None or (request.client_repeats and answered.info().may_pass):
-            raise answered
-        out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")])
+        pause = _pause_after(result, backoff, deadline)
+        if pause is None or (request.client_repeats and result.info().may_pass):
+            raise result
+        out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {result}")])
         await asyncio.sleep(pause)
-    return answered
+    return result
 
 
 async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
