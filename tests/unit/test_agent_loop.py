@@ -188,7 +188,7 @@ async def test_a_second_cancel_does_not_leave_calls_behind():
         await is_cancelled.wait()
     running.cancel()
     await asyncio.wait({running})
-    refused = list(work.place.refused)
+    refused = list(work.place.survivors)
     finish.set()
 
     assert ["stubborn ignored the stop and is still running"] == refused

@@ -64,7 +64,7 @@ class Place(Protocol):
     """True while the run waits for nothing but a person."""
     quiet: Callable[[], bool] | None
     """Returns whether the idle limit is suspended."""
-    refused: list[str]
+    survivors: list[str]
     """Descriptions, for the receipt, of work that did not end at a stop."""
 
     async def saved(self) -> None:
@@ -78,7 +78,7 @@ class Nowhere:
     def __init__(self) -> None:
         self.waits = False
         self.quiet: Callable[[], bool] | None = None
-        self.refused: list[str] = []
+        self.survivors: list[str] = []
 
     async def saved(self) -> None:
         """Return at once: nothing is saved."""

@@ -176,7 +176,7 @@ class Calls:
         if not task.done():
             task.cancel()
             survivors, _ = await asyncio.gather(context.processes.end(), asyncio.wait({task}, timeout=CANCEL_GRACE))
-            self._place.refused += [f"{tool.name}: {survivor}" for survivor in survivors]
+            self._place.survivors += [f"{tool.name}: {survivor}" for survivor in survivors]
         else:
             await context.processes.end()
         if context.lingers:
@@ -188,11 +188,11 @@ class Calls:
 
     def _reported(self, report: str) -> Callable[[], None]:
         """Add a report of something that did not end, and return the function that withdraws it."""
-        self._place.refused.append(report)
+        self._place.survivors.append(report)
 
         def withdraw() -> None:
-            if report in self._place.refused:
-                self._place.refused.remove(report)
+            if report in self._place.survivors:
+                self._place.survivors.remove(report)
 
         return withdraw
 

@@ -192,5 +192,5 @@ class _Bridge:
         if not self.ended.done():
             report = "the agent runs in a thread, which ignored the stop: it runs until it returns"
             logger.warning("%s", report)
-            place.refused.append(report)
-            self.ended.add_done_callback(lambda _: place.refused.remove(report))
+            place.survivors.append(report)
+            self.ended.add_done_callback(lambda _: place.survivors.remove(report))

@@ -38,16 +38,15 @@ def events(
 ) -> Response:
     """Return a run's events as a response: those after the request's cursor, then live ones, to the settlement.
 
-    The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, at which an EventSource
-    stops asking. `frame` writes the frames in place of those of PROTOCOL.md. An attached run ends with its first
-    stream.
+    The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, so that an EventSource
+    does not reconnect. `frame` replaces the frames of PROTOCOL.md. An attached run ends with its first stream.
     """
-    begin = partial(_snapshot, run, frame) if _asked(request) == "snapshot" else None
+    begin = partial(_snapshot, run, frame) if _requested_cursor(request) == "snapshot" else None
     after, opening = _cursor(run, request, frame) if begin is None else (0, b"")
     if after < run.log.oldest - 1 and begin is None:
         raise ResumeGap(run.log.oldest)
     if run.log.closed and after >= run.log.seq and not opening and begin is None:
-        return _nothing_more(run)
+        return _no_content(run)
     is_held = run.take_hold()
     return EventStream(
         _frames(run, after, frame, is_held, begin),
@@ -62,7 +61,7 @@ def events(
     )
 
 
-def _nothing_more(run: Run) -> Response:
+def _no_content(run: Run) -> Response:
     ended = Response(status_code=204, headers={"x-run-id": run.id})
     ended.raw_headers += [header for header in sse.HEADERS if header[0] != b"content-type"]
     return ended
@@ -93,19 +92,19 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 def _cursor(run: Run, request: Request, frame: Frame | None) -> tuple[int, bytes]:
     """Return the seq to continue after, and the frames to send first."""
-    asked = _asked(request)
-    if _is_number(asked) and int(asked) <= run.seq:
-        return int(asked), b""
+    requested = _requested_cursor(request)
+    if _is_number(requested) and int(requested) <= run.seq:
+        return int(requested), b""
     reset = Notice("cursor_reset", "The cursor was not one of this run: here it is from its start.")
     return 0, _reset(run, reset) if frame is None else own_rendering(frame)(0, segment_of([reset]))
 
 
 def last_seen(request: Request) -> int:
     """Return the seq in the cursor of a request; 0 if it has none."""
-    return int(_asked(request)) if _is_number(_asked(request)) else 0
+    return int(_requested_cursor(request)) if _is_number(_requested_cursor(request)) else 0
 
 
-def _asked(request: Request) -> str:
+def _requested_cursor(request: Request) -> str:
     """Return the cursor of a request. A browser that reconnects sends its first URL: the newer header counts."""
     return (request.headers.get("last-event-id") or request.query_params.get("after", "0")).strip()
 

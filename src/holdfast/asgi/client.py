@@ -26,7 +26,7 @@ class ClientConnection(Protocol):
 
     is_lost: bool
     takes_more: bool
-    """Whether `go_on` and `end` may be called: the response was begun here, and the client reads."""
+    """Whether `go_on` and `end` may be called: `begin` has begun the response, and the client reads."""
 
     def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when the connection is lost, until the returned function is called."""
@@ -66,9 +66,9 @@ class RequestClient:
         self._receive = receive
         self._wakers: list[Callable[[], object]] = []
         self.has_left = False
-        """Nothing more is to be sent: the client has disconnected, or its key was revoked."""
+        """True if nothing more is to be sent: the client has disconnected, or its key was revoked."""
         self.is_revoked = False
-        """Its key was revoked."""
+        """True if its key was revoked."""
 
     def __enter__(self) -> RequestClient:
         if self._connection is None:
@@ -114,7 +114,7 @@ class RequestClient:
         self._wakers.append(wake)
 
     async def wait_for(self, event: Awaitable[Any], timeout: float | None = None) -> bool:
-        """Wait for something, but not longer than the client stays. False if it left (or time ran out) first."""
+        """Wait for an awaitable while the client stays. False if it leaves, or the time runs out, first."""
         waiting, over = asyncio.ensure_future(event), asyncio.Event()  # costs a task
         waiting.add_done_callback(lambda _: over.set())
         self.on_leaving(over.set)
@@ -128,15 +128,18 @@ class RequestClient:
             if timer is not None:
                 timer.cancel()
 
-    async def wait_until(self, is_so: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
-        """Wait until a condition is true, checked at each change that `watch` reports, while the client stays."""
-        if is_so() or self.has_left:
-            return is_so()
+    async def wait_until(self, condition: Callable[[], bool], watch: Watch, timeout: float | None = None) -> bool:
+        """Wait until a condition is true, checked at each change that `watch` reports, while the client stays.
+
+        Return whether the condition is true.
+        """
+        if condition() or self.has_left:
+            return condition()
         loop = asyncio.get_running_loop()
         over: asyncio.Future[bool] = loop.create_future()
 
         def check(ends: bool = False) -> None:
-            if not over.done() and ((is_true := is_so()) or ends):
+            if not over.done() and ((is_true := condition()) or ends):
                 over.set_result(is_true)
 
         self.on_leaving(partial(check, True))
@@ -151,7 +154,7 @@ class RequestClient:
 
 
 async def finish(work: Awaitable[None]) -> None:
-    """Finish work even if the request's task is cancelled, once or more."""
+    """Finish work even if the request's task is cancelled, once or several times."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):

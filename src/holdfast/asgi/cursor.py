@@ -22,7 +22,7 @@ AT_ONCE = 64 * 1024
 
 
 Begin = Callable[[], Awaitable[tuple[int, bytes]]]
-"""Returns the frames that a reader gets first, and the seq of the last event that they stand for."""
+"""Returns the first frames for a reader, with the seq of the last event that they cover."""
 
 
 def _nothing() -> None:
@@ -32,7 +32,7 @@ def _nothing() -> None:
 class RunFrames:
     """A cursor on a run's log, rendered by a wire. A wire with `pieces` renders a long settlement in pieces.
 
-    A run that is `attached` to it and not stored waits for this reader: no other reader is slowed down.
+    An `attached` run that is not stored waits for this reader if it is slow (backpressure), and for no other reader.
     """
 
     def __init__(
@@ -47,39 +47,39 @@ class RunFrames:
     ) -> None:
         self._run, self._log = run, run.log
         self.live = run.log if isinstance(run.log, Log) else None
-        """The log, if it is written in this process: then its next event is all there is to wait for."""
+        """The log, if it is written in this process: then it reports each new event itself."""
         self._render = render
         self.after = after
-        """The number of the last event that was rendered."""
+        """The seq of the last event that was rendered."""
         self._pieces = pieces
         self._begin = begin
-        self._waits = self.live if attached else None
-        self._release = self._waits.wait_for(_place_of(self)) if self._waits is not None else None
+        self._attached_log = self.live if attached else None
+        self._release = self._attached_log.keep_unread(_position_of(self)) if self._attached_log is not None else None
         self._wake: Callable[[], None] = _nothing
         self._unwatch: Callable[[], None] = _nothing
         self._rest: Iterator[bytes] = iter(())
         self._error: Exception | None = None
         self.connection: ClientConnection | None = None
-        """The client's connection, while new events are sent by the call that appends them. Without it, `wake` is
-        called."""
+        """The client's connection, while new events are sent within the call that appends them. If None, `wake` is
+        called instead."""
         self.sent_at = 0.0
-        """When events were last sent so, by the loop's clock."""
-        self._time: Callable[[], float] = float  # the loop's clock, once it is watched
+        """When events were last sent within that call, in the loop's time."""
+        self._time: Callable[[], float] = float  # the loop's clock, from `watch` on
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._time = asyncio.get_running_loop().time  # to look the loop up costs a system call
+        self._time = asyncio.get_running_loop().time  # cached: a lookup of the loop costs a system call
         self._wake, self._unwatch = wake, self._log.watch(self._grew)
 
         def leave() -> None:
             self._unwatch()
-            self._wake = self._unwatch = _nothing  # they hold the stream, which holds this
+            self._wake = self._unwatch = _nothing  # break the reference cycle: they hold the stream, which holds this
             self.connection = None
-            if self._release is not None and self._waits is not None:
+            if self._release is not None and self._attached_log is not None:
                 self._release()
-                if self._waits.is_full:  # later: an attached run is stopped first
-                    asyncio.get_running_loop().call_soon(self._waits.make_room)
+                if self._attached_log.is_full:  # deferred: an attached run is stopped first
+                    asyncio.get_running_loop().call_soon(self._attached_log.make_room)
 
         return leave
 
@@ -89,11 +89,11 @@ class RunFrames:
         return max(0, self._log.seq - self.after)
 
     async def next(self) -> bytes:
-        """Return the next events' frames, or the next piece of a long one."""
+        """Return the frames of the next events, or the next piece of a long one."""
         if self._error is not None:
             raise self._error
-        if self._waits is not None:
-            self._waits.make_room()
+        if self._attached_log is not None:
+            self._attached_log.make_room()
         if self._begin is not None:
             (self.after, frames), self._begin = await self._begin(), None
             return frames
@@ -112,14 +112,14 @@ class RunFrames:
         return b""
 
     def _note_end(self, log: Log | StoredLog) -> None:
-        """Let the run know its end before that is rendered: a wire may tell its time."""
+        """Settle the run before its last event is rendered: a wire may render the time of the settlement."""
         if isinstance(log, StoredLog) and log.record.settlement is not None:
             self._run.settle(log.record.settlement, log.record)
 
     def _continue_with(self, log: StoredLog) -> None:
-        """Read another log from here on: another node has the run."""
-        log.hold = self._waits is not None
-        self._log, self.live, self._waits = log, None, None
+        """Continue with another log: another node owns the run."""
+        log.hold = self._attached_log is not None
+        self._log, self.live, self._attached_log = log, None, None
         self._unwatch = log.watch(self._grew)
 
     def ready(self) -> bytes:
@@ -162,19 +162,19 @@ class RunFrames:
         return self._render(first, segment)
 
 
-def _place_of(frames: RunFrames) -> Callable[[], int]:
-    """Return a function with the seq of a cursor. It holds the cursor weakly: one that is not read must not stay."""
-    held = ref(frames)
+def _position_of(frames: RunFrames) -> Callable[[], int]:
+    """Return a function that returns the seq of a cursor. A weak reference lets a cursor that is not read be freed."""
+    reference = ref(frames)
 
-    def place() -> int:
-        reader = held()
+    def position() -> int:
+        reader = reference()
         return sys.maxsize if reader is None else reader.after
 
-    return place
+    return position
 
 
 def as_many_as_fit(segment: Segment) -> Segment:
-    """Return as many of the events as may be rendered at once, which bounds the memory of a slow reader."""
+    """Return the first events, as many as may be rendered at once: this bounds the memory of a slow reader."""
     if len(segment.texts or segment.others) <= 1:
         return segment
     sizes = [*map(len, segment.texts), *map(_length, segment.others)]
@@ -184,7 +184,7 @@ def as_many_as_fit(segment: Segment) -> Segment:
 
 
 def long_ending(segment: Segment) -> Settled | None:
-    """Return the settlement at the end, if its text is longer than what is rendered at once."""
+    """Return the settlement at the end, if its text is longer than `AT_ONCE`."""
     last = segment.others[-1] if segment.others else None
     return last if isinstance(last, Settled) and len(last.settlement.text) > AT_ONCE else None
 
@@ -203,7 +203,7 @@ def shared_rendering(run: Run) -> Render:
 
 
 class _LastRendering:
-    """Renders events, and remembers the last result."""
+    """Renders events, and caches the last result."""
 
     def __init__(self, render: Render) -> None:
         self._render = render
@@ -211,8 +211,8 @@ class _LastRendering:
         self._frames = b""
 
     def __call__(self, first: int, segment: Segment) -> bytes:
-        place = first, len(segment.texts or segment.others)
-        if self._last != place:
+        position = first, len(segment.texts or segment.others)
+        if self._last != position:
             self._frames = self._render(first, segment)
-            self._last = place
+            self._last = position
         return self._frames

@@ -1,4 +1,4 @@
-"""A response that is sent when something has ended, if its client is still connected."""
+"""A response that is sent at the end of an operation, if its client is still connected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .client import RequestClient, finish
 
 
 class DelayedResponse(ABC):
-    """Waits for an end, then sends the response. If the client leaves before, nothing is sent."""
+    """Waits for the end of an operation, then sends the response. If the client leaves before, nothing is sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""

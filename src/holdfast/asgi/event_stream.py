@@ -1,4 +1,4 @@
-"""A stream of frames as a response, for as long as its client stays."""
+"""A response that streams frames while its client is connected."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .cursor import RunFrames
 logger = logging.getLogger(__name__)
 
 _SENT_AT_ONCE = 1024 * 1024
-_SENT_IN_A_ROW = 16 * 1024  # bytes after which the event loop turns, although the client reads and there is more
+_SENT_IN_A_ROW = 16 * 1024  # bytes after which the stream yields to the event loop, even if it could send more
 
 
-_USUAL = frozenset(dict(sse.HEADERS))
-"""The headers of every stream, unless others are given."""
+_DEFAULTS = frozenset(dict(sse.HEADERS))
+"""Names of the headers of every stream, unless others are given."""
 
 
 class Frames(Protocol):
@@ -44,7 +44,7 @@ class Frames(Protocol):
 
 
 class Closing:
-    """The open streams of a server, which it wakes when it is about to end."""
+    """The open streams of a server, and the signal that wakes them when it shuts down."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -52,12 +52,12 @@ class Closing:
         self._watchers = Watchers()
 
     def begin(self) -> None:
-        """Wake them all."""
+        """Wake all streams."""
         self.has_begun = True
         self._watchers.notify()
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when it begins, until the returned function is called."""
+        """Call `wake` when the shutdown begins, until the returned function is called."""
         return self._watchers.watch(wake)
 
     def lags(self) -> list[int]:
@@ -66,14 +66,14 @@ class Closing:
 
 
 class EventStream(Response):
-    """Sends frames until their end, the server's end, or until the client leaves.
+    """Sends frames until they end, the server shuts down, or the client leaves.
 
-    The task is the request's. It waits for one asyncio event, which the log, the heartbeat, the disconnect and the end
-    of the server all set. If the server is ours and the client reads, new events of a live log are sent within the call
-    that appended them: no task wakes for a token. A client that does not read for `send_timeout` seconds is cut off; it
-    can resume.
+    It runs in the request's task, which waits for one asyncio event: the log, the heartbeat, the disconnect and the
+    shutdown of the server all set it. If the server is ours and the client reads, new events of a live log are sent
+    within the call that appended them: no task wakes for a token. A client that does not read for `send_timeout`
+    seconds is disconnected; it can resume.
 
-    An error after the start of the response can have no status. The stream then ends with the frame that `broken`
+    An error after the start of the response cannot change the status. The stream then ends with the frame that `broken`
     returns, in the format of the wire, or it is cut off: no client takes it for complete.
     """
 
@@ -93,13 +93,15 @@ class EventStream(Response):
         send_timeout: float = 30.0,
     ) -> None:
         super().__init__()
-        # what is sent, and how
+        # configuration
         self._frames = frames
         self._closing = closing or Closing()
         given = [*headers]
         named = dict(given).keys()
-        usual = sse.HEADERS if named.isdisjoint(_USUAL) else [each for each in sse.HEADERS if each[0] not in named]
-        self.raw_headers = [*usual, *given]
+        defaults = (
+            sse.HEADERS if named.isdisjoint(_DEFAULTS) else [pair for pair in sse.HEADERS if pair[0] not in named]
+        )
+        self.raw_headers = [*defaults, *given]
         self._opening = opening
         self._farewell = farewell
         self._broken = broken
@@ -108,10 +110,10 @@ class EventStream(Response):
         self._heartbeat = heartbeat
         self._sign_of_life = sign_of_life
         self._send_timeout = send_timeout
-        # while it is sent
+        # state while it is sent
         self._wake = asyncio.Event()
         self._sending_since: float | None = None
-        self._spoke_at = 0.0
+        self._last_sent = 0.0
         self._connection: ClientConnection | None = None
         self._error: Exception | None = None
 
@@ -120,10 +122,10 @@ class EventStream(Response):
         with RequestClient(scope, receive) as client:
             is_done = False
             try:
-                instead = await self._hold(client) if self._hold else None
-                if instead is not None:
+                other = await self._hold(client) if self._hold else None
+                if other is not None:
                     is_done = True
-                    await instead(scope, receive, send)
+                    await other(scope, receive, send)
                 elif client.is_revoked:
                     raise KeyRevoked
                 elif not client.has_left:
@@ -134,12 +136,12 @@ class EventStream(Response):
 
     async def _stream(self, scope: Scope, client: RequestClient, send: Send) -> bool:
         """Send everything. False if the client left before the end."""
-        client.on_leaving(partial(self._left, client))
-        unwatch, forget = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
+        client.on_leaving(partial(self._client_left, client))
+        unwatch, unwatch_closing = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
         loop = asyncio.get_running_loop()
-        self._time = loop.time  # to look the loop up costs a system call
-        self._spoke_at = self._time()
-        self._timer = loop.call_later(self._heartbeat / 2, self._beat, scope)
+        self._time = loop.time  # cached: a lookup of the loop costs a system call
+        self._last_sent = self._time()
+        self._timer = loop.call_later(self._heartbeat / 2, self._check_heartbeat, scope)
         self._closing.streams[self] = None
         try:
             self._connection = connection = scope.get(CONNECTION)
@@ -149,8 +151,8 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 if first and not has_begun:
-                    await self._say(send, first)
-                last = await self._copy(client, send)
+                    await self._send_body(send, first)
+                last = await self._send_frames(client, send)
             except OSError:  # another server reports a disconnect by this error
                 raise
             except Exception as error:  # noqa: BLE001 - the response has begun: only this stream can report the error
@@ -159,11 +161,11 @@ class EventStream(Response):
             if last is not None:
                 await self._end(send, last)
             elif client.is_revoked:
-                await self._turn_away(send)
+                await self._report_revoked(send)
             return last is not None
         finally:
             unwatch()
-            forget()
+            unwatch_closing()
             del self._closing.streams[self]
             self._timer.cancel()
 
@@ -176,11 +178,11 @@ class EventStream(Response):
         """Return the frames that go with the head of the response. An error is raised once it has begun."""
         try:
             return self._frames.ready() if isinstance(self._frames, RunFrames) else b""
-        except Exception as error:  # noqa: BLE001 - `_copy` raises it
+        except Exception as error:  # noqa: BLE001 - `_send_frames` raises it
             self._error = error
             return b""
 
-    async def _copy(self, client: RequestClient, send: Send) -> bytes | None:
+    async def _send_frames(self, client: RequestClient, send: Send) -> bytes | None:
         """Send the frames. Return what is left to send with the end of the response; None if the client left."""
         frames = self._frames
         in_a_row = 0
@@ -191,7 +193,7 @@ class EventStream(Response):
             if body := await frames.next():
                 if frames.is_over:
                     return body
-                await self._say(send, body)
+                await self._send_body(send, body)
                 in_a_row += len(body)
                 if in_a_row > _SENT_IN_A_ROW:
                     in_a_row = 0
@@ -208,13 +210,13 @@ class EventStream(Response):
                     frames.connection = None
                 if self._is_quiet() and not client.has_left:
                     sign = self._sign_of_life
-                    await self._say(send, sign if isinstance(sign, bytes) else sign())
+                    await self._send_body(send, sign if isinstance(sign, bytes) else sign())
         return None
 
     async def _break_off(self, client: RequestClient, send: Send, error: Exception) -> None:
         """Send the error, or cut the connection. Other servers cut off a response that was not ended."""
-        known = isinstance(error, HoldfastError)
-        logger.error("broke off a stream: %s", error, exc_info=None if known else error)
+        is_known = isinstance(error, HoldfastError)
+        logger.error("broke off a stream: %s", error, exc_info=None if is_known else error)
         if self._broken is not None:
             await self._end(send, self._broken(info_of(error).final()))
         elif self._connection is not None and not client.has_left:
@@ -223,31 +225,31 @@ class EventStream(Response):
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _left(self, client: RequestClient) -> None:
+    def _client_left(self, client: RequestClient) -> None:
         """Wake the task, to end. A client with a revoked key that does not read is cut off."""
         self._wake.set()
         if client.is_revoked and self._sending_since is not None and self._connection is not None:
             self._connection.abort()
 
-    async def _turn_away(self, send: Send) -> None:
-        """Send that the key was revoked, if the wire has a frame for it and the client reads; else cut it off."""
+    async def _report_revoked(self, send: Send) -> None:
+        """Send that the key was revoked, if the wire has a frame for it and the client reads; otherwise disconnect."""
         connection = self._connection
         if self._broken is not None and (connection is None or connection.takes_more):
             await self._end(send, self._broken(KeyRevoked().info()))
         elif connection is not None:
             await _cut_off(connection)
 
-    async def _say(self, send: Send, body: bytes) -> None:
+    async def _send_body(self, send: Send, body: bytes) -> None:
         connection = self._connection
         if connection is not None and connection.takes_more and 0 < len(body) <= _SENT_IN_A_ROW:
-            self._spoke_at = self._time()
+            self._last_sent = self._time()
             connection.go_on(body)
             return
         for start in range(0, len(body), _SENT_AT_ONCE):
             if start:
                 await asyncio.sleep(0)  # a long write takes time in the kernel
             piece = body[start : start + _SENT_AT_ONCE]
-            self._sending_since = self._spoke_at = self._time()
+            self._sending_since = self._last_sent = self._time()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             self._sending_since = None
 
@@ -257,7 +259,7 @@ class EventStream(Response):
         if connection is not None and connection.takes_more and len(body) <= _SENT_IN_A_ROW:
             connection.end(body)
             return
-        await self._say(send, body)
+        await self._send_body(send, body)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _is_quiet(self) -> bool:
@@ -266,10 +268,10 @@ class EventStream(Response):
     def _quiet_at(self) -> float:
         """Return the time of the next heartbeat: a little early, since timers are late."""
         frames = self._frames
-        spoke_at = max(self._spoke_at, frames.sent_at) if isinstance(frames, RunFrames) else self._spoke_at
-        return spoke_at + self._heartbeat * 0.9
+        last_sent = max(self._last_sent, frames.sent_at) if isinstance(frames, RunFrames) else self._last_sent
+        return last_sent + self._heartbeat * 0.9
 
-    def _beat(self, scope: Scope) -> None:
+    def _check_heartbeat(self, scope: Scope) -> None:
         """Wake the stream for its heartbeat; cut off a client that never reads."""
         loop = asyncio.get_running_loop()
         if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
@@ -282,11 +284,11 @@ class EventStream(Response):
             self._wake.set()
         else:
             pause = min(pause, self._quiet_at() - loop.time())
-        self._timer = loop.call_later(pause, self._beat, scope)
+        self._timer = loop.call_later(pause, self._check_heartbeat, scope)
 
 
 async def _cut_off(connection: ClientConnection) -> None:
-    """Close a connection in the middle of a response, and wait for that: else the server would expect the rest."""
+    """Abort a connection during a response, and wait for its loss: otherwise the server would expect the rest."""
     lost = asyncio.Event()
     unwatch = connection.watch_loss(lost.set)
     connection.abort()

@@ -1,4 +1,4 @@
-"""Frames of an event stream that a program writes itself, in place of those of PROTOCOL.md."""
+"""Frames of an event stream that an application renders itself, instead of those of PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def _framed(seq: int, event: Event, rendered: Any) -> bytes:
 
 
 def stream_error(info: ErrorInfo) -> bytes:
-    """Return the frame that ends a stream that cannot continue. It says nothing of the run."""
+    """Return the frame that ends a stream that cannot continue. It does not mean that the run has failed."""
     return b"event: stream.error\n" + sse.data(_encode({"error": native.error(info)}))

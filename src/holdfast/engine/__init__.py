@@ -1,1 +1,1 @@
-"""The engine: runs, their logs, and how each is settled."""
+"""The engine: starts runs, keeps their logs, and settles them."""

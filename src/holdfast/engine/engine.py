@@ -36,7 +36,7 @@ from ..sessions.queue import Create, SessionQueue
 from ..store import HEAD, Idempotency, IfBusy, Lifetime, RunRecord, Store, caller_key
 from ..store.records import NodeDetails
 
-_LAST_STEPS = 3.0  # seconds for the end after the last settlement: other work, tasks, the release of the lease
+_LAST_STEPS = 3.0  # seconds of a shutdown that follow the last settlement: other work, tasks, the release of the lease
 _NO_SOURCE = "give the run a source, or the engine a way to make one"
 
 
@@ -53,18 +53,18 @@ def _no_sources(run: Run) -> Source:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineClasses(RunClasses, NodeClasses):
-    """The classes that an engine is made of. A test can replace one by one with a mistake in it."""
+    """The classes that an engine is made of. A test can replace any of them with a faulty one."""
 
     watchers: type[SessionWatchers] = SessionWatchers
     queue: type[SessionQueue] = SessionQueue
 
 
 class Engine:
-    """Starts runs and sees them settled.
+    """Starts runs and settles them.
 
     A `Pump` reads the source of each run, and may be cancelled at any moment. The `Keeper` settles the run when the
     pump has ended; nothing ever cancels it. One `Committer` saves the new events of all runs together, and only then
-    are they shown. Whatever writes to the store runs in one of the `OwnedTasks`, never in the task of a caller.
+    are they shown. Writes to the store run in `OwnedTasks`, never in the task of a caller.
     """
 
     def __init__(
@@ -106,22 +106,22 @@ class Engine:
         self._pumps, self._work, self._admission = shared.pumps, shared.work, shared.admission
         self._runs = Runs(self, shared, classes, self._settled)
         self._watchers = classes.watchers(shared)
-        self._queue = classes.queue(self._runs, self._watchers, find=self._run_of, open_run=self.open)
+        self._queue = classes.queue(self._runs, self._watchers, find=self._find_by_key, open_run=self.open)
         options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
         self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
     async def __aenter__(self) -> Engine:
-        """Hold the lease, settle what dead nodes left, go on with what was queued."""
+        """Take the lease, recover the runs of dead nodes, start queued runs."""
         await self._node.join()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop what still runs and wait for every settlement."""
+        """Stop the runs that still go on, and wait for every settlement."""
         await self.close()
 
     @property
     def limits(self) -> Limits:
-        """How long and how many. Places and the memory of ended runs keep the limits that the engine began with."""
+        """Limits on durations and numbers. A change does not affect the places and the memory of ended runs."""
         return self._shared.limits
 
     @limits.setter
@@ -143,11 +143,11 @@ class Engine:
         think: bool = True,
         key: str | None = None,
     ) -> Run:
-        """Make a run of a source. `keep` saves its log in the store, so that it outlives the process.
+        """Start a run that reads a source. `keep` saves its log in the store, so that it outlives the process.
 
         With `think` a leading `<think>…</think>` of an answer is reasoning; without, such tags are text.
-        A `key` of the caller's own is unique for each owner. If it has started a run that can still be opened, that
-        run is returned, and this source is closed unread. `find` returns the run of a key.
+        A `key` is the caller's idempotency key, unique for each owner. If it has started a run that can still be
+        opened, that run is returned, and this source is closed unread. `find` returns the run of a key.
         """
         record = RunRecord(id=self._new_id("run"), owner=owner, model=ModelName(model), kind=kind, lifetime=lifetime)
         idempotency = None if key is None else caller_key(owner, key)
@@ -173,9 +173,9 @@ class Engine:
         """Start the run that a record describes, or queue it if its session is busy.
 
         Without a `source` the engine's `sources` makes one when the run starts, which may be later and in another
-        process. A repeated idempotency key gives the run that it started the first time, and closes the source.
-        `deadline` is the seconds that this run may take, if they are fewer than the limit of all. `think` is for a
-        `source` that is given: one that is made later says it itself, with `AnswerBegins`.
+        process. A repeated idempotency key returns the run that it started the first time, and closes the source.
+        `deadline` is the maximum duration of this run in seconds, if it is less than the limit. `think` applies to a
+        given `source`: one that is made later declares it with `AnswerBegins`.
         """
         if source is None and not self._has_sources:
             raise TypeError(_NO_SOURCE)
@@ -187,7 +187,7 @@ class Engine:
         if deadline is not None:
             run.deadline = min(deadline, run.deadline or deadline)
         if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
-            return known  # it needs no room
+            return known  # it needs no place
         places = await self._place_for(pump)
         if not keep and idempotency is None:
             return self._runs.launch(pump, places)
@@ -214,7 +214,7 @@ class Engine:
             raise
 
     async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
-        """Return the run that a key has started. Then the source of the second one is closed."""
+        """Return the run that a key has started, if any, and close the source of the repeated request."""
         try:
             known = await self.repeated(key)
         except BaseException:
@@ -225,7 +225,7 @@ class Engine:
         return known
 
     async def _create_unstored(self, run: Run, record: RunRecord) -> RunRecord:
-        """Note the key of a run that is not stored, in place of a store."""
+        """Remember the key of a run that is not stored, as a store does for a stored run."""
         if run.idempotency is not None:
             self._keyed[run.idempotency.owner, run.idempotency.key] = run
         return record
@@ -241,29 +241,29 @@ class Engine:
     # other nodes
 
     async def look(self) -> None:
-        """Find what this node has to do: what dead nodes left, requests to its runs, sessions in which a run waits."""
+        """Look for work of this node: runs of dead nodes, requests to its runs, sessions with queued runs."""
         await self._node.look()
 
     async def ask_owner(self, run: Run, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask the node that owns a run, and return its answer. `OwnerSilent` if it gives none in time."""
+        """Send a request to the node that owns a run, and return its response. `OwnerSilent` if none comes in time."""
         return await self._node.intents.ask(run.id, kind, body)
 
     def is_elsewhere(self, run: Run) -> bool:
-        """Return whether a run that has not settled is worked on by another node, or by none."""
+        """Return whether a run that has not settled is active on another node, or on none."""
         return self._node.is_elsewhere(run)
 
     async def reserve(self, owner: str, runs: int) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room."""
+        """Take places for several runs that are about to start: all of them, or none if there is no room."""
         return await self._node.places.reserve(owner, runs)
 
     @property
     def holds(self) -> Holds:
-        """The work besides runs that this node has."""
+        """The work of this node other than runs."""
         return self._node.holds
 
     @property
     def is_alone(self) -> bool:
-        """No other node shares the store, as far as this one knows."""
+        """True if this node knows of no other node that shares the store."""
         return not self._shared.others
 
     # finding
@@ -275,22 +275,22 @@ class Engine:
 
     @property
     def closing(self) -> bool:
-        """Nothing new is started."""
+        """True if no new runs are started."""
         return self._admission.closed
 
     @property
     def store_is_away(self) -> bool:
-        """Something waits for the store to come back. An idle engine learns of it with its next heartbeat."""
+        """True if a call waits for the store to return. An idle engine notices an outage at its next heartbeat."""
         return self._shared.retry.waiting > 0
 
     @property
     def failing(self) -> dict[str, str]:
-        """The engine's own tasks that fail and are tried again, by name, with what went wrong."""
+        """The errors of background tasks that fail and are retried, by the name of the task."""
         return self._shared.background.failing
 
     @property
     def held(self) -> dict[str, int]:
-        """What the engine works on, by kind: nothing once all runs have ended."""
+        """Counts of what the engine holds, by kind; empty once all runs have ended."""
         counts = {
             "runs": len(self._pumps),
             "places": self._admission.taken,
@@ -304,15 +304,15 @@ class Engine:
         return self._shared.clock()
 
     async def check_store(self) -> None:
-        """Write to the store now. It raises `StoreUnavailable` if it cannot, because its disk is full for example."""
+        """Write to the store now. Raise `StoreUnavailable` if that fails, for example because the disk is full."""
         await self._node.renew()
 
     def live(self) -> list[Run]:
-        """Return the runs that are going on here."""
+        """Return the runs that are running on this node."""
         return [pump.run for pump in self._pumps.running()]
 
     async def running(self, owner: str) -> dict[str, Run]:
-        """Return the runs that are going on in the sessions of an owner, on any node, by session."""
+        """Return the runs that are running in the sessions of an owner, on any node, by session."""
         runs = {run.record.session_id: run for run in self.live() if run.record.session_id is not None}
         if self._shared.others:
             for record in await self._shared.store.list_runs(owner=owner, status="running"):
@@ -321,13 +321,13 @@ class Engine:
         return runs
 
     async def open(self, run_id: str) -> Run:
-        """Return a run, queued, going on or ended. `RunNotFound` if there is none."""
+        """Return a run that is queued, running or ended. `RunNotFound` if there is none."""
         if (run := self.here(run_id)) and not self._may_be_elsewhere(run):
             return run
         record = await self.store.get_run(run_id) if self.store is not None else None
         if record is not None:
             return self.run_of(record)
-        if (run := self.here(run_id)) and run.status != "queued":  # it may have started while we looked
+        if (run := self.here(run_id)) and run.status != "queued":  # it may have started during the read
             return run
         raise RunNotFound(run_id)
 
@@ -337,14 +337,14 @@ class Engine:
         return run if run and (run.status != "queued" or record.status == "queued") else self._runs.stored(record)
 
     def _may_be_elsewhere(self, run: Run) -> bool:
-        """Return whether another node may have started a run that waits here."""
+        """Return whether another node may have started a run that is queued here."""
         return run.status == "queued" and run.kept and bool(self._shared.others)
 
     async def at(self, run: Run, seq: int) -> Run:
         """Return a run for a reader that has seen its events up to `seq`.
 
         This node may show fewer, while it is cut off from the store or before it notices that it was fenced. Then the
-        reader gets the run from the store, which has what was seen at another node.
+        reader gets the run from the store, which has the events that were seen on another node.
         """
         if run.kept and run.seq < seq:
             record = await self._shared.store.get_run(run.id)
@@ -353,7 +353,7 @@ class Engine:
         return run
 
     async def open_anywhere(self, run_id: str) -> Run:
-        """Return a run as `open` does, and one that is not stored from the node that has it, too."""
+        """Return a run as `open` does, or a run of another node that is not stored."""
         try:
             return await self.open(run_id)
         except RunNotFound:
@@ -362,24 +362,24 @@ class Engine:
             return self._runs.with_log(*found, kept=False)
 
     def here(self, run_id: str) -> Run | None:
-        """Return a run that is worked on here, or has ended here and is not stored."""
+        """Return a run that is active on this node, or has ended here and is not stored."""
         return self._runs.here(run_id)
 
     async def find(self, key: str, *, owner: str = "") -> Run | None:
-        """Return the run that was started under a key of the caller's own, going on or ended; None if there is none."""
+        """Return the run that was started with an idempotency key, running or ended; None if there is none."""
         return await self.repeated(caller_key(owner, key))
 
     async def repeated(self, key: Idempotency) -> Run | None:
         """Return the run that a key has started; None if it has started none that can still be opened.
 
-        A start that was refused frees its key: a repeated request waits for that.
+        A refused start frees its key, so a repeated request waits until the first start is accepted or refused.
         """
-        known = await self._run_of(key)
+        known = await self._find_by_key(key)
         if known is not None and (await self._queue.decided(known.id) or isinstance(known.settlement, Failed)):
-            return await self._run_of(key)  # its start may have been refused since the first look
+            return await self._find_by_key(key)  # its start may have been refused since the first read
         return known
 
-    async def _run_of(self, key: Idempotency) -> Run | None:
+    async def _find_by_key(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self.here(run.id) is run:
             if run.idempotency.digest != key.digest:
@@ -391,15 +391,15 @@ class Engine:
         return None
 
     async def times_of(self, run_id: str) -> list[tuple[int, float]]:
-        """Return when the events of a stored run came."""
+        """Return when the events of a stored run arrived."""
         return await self._shared.store.read_times(run_id)
 
     async def learn(self, run: Run) -> None:
-        """Wait for the settlement of a run that goes on in another process."""
+        """Wait for the settlement of a run that is active in another process."""
         await self._node.learn(run)
 
     def forget(self, run_id: str) -> None:
-        """Drop an ended run that is not stored, before its time."""
+        """Drop an ended run that is not stored from memory now."""
         self._runs.recent.forget(run_id)
 
     # stopping
@@ -417,14 +417,14 @@ class Engine:
         return await self._node.stop(run, by)
 
     def stop_unheld(self, run: Run) -> None:
-        """Stop an attached run whose client never came for its events."""
+        """Stop an attached run whose client never opened its event stream."""
         if run.id in self._pumps and run.take_hold():
             self._shared.tasks.start(run.leave())
 
     # sessions
 
     async def of_session(self, session_id: str) -> list[Run]:
-        """Return the runs that are going on or queued in a session, on any node."""
+        """Return the runs that are running or queued in a session, on any node."""
         runs = [pump.run for pump in self._pumps.of_session(session_id)]
         if self._shared.others:
             store, here = self._shared.store, {run.id for run in runs}
@@ -442,15 +442,15 @@ class Engine:
         await self._work.run(self._queue.delete(session_id))
 
     def watch_session(self, session_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever something happened in a session, until the returned function is called."""
+        """Call `wake` at each change in a session, until the returned function is called."""
         return self._watchers.watch(session_id, wake)
 
     def touch(self, session_id: str | None, owner: str) -> None:
-        """Tell those who watch a session, or its owner's sessions, that something happened in it."""
+        """Notify the watchers of a session, and those of its owner's sessions, of a change."""
         self._watchers.touch(session_id, owner)
 
     def note_waiting(self, run: Run) -> None:
-        """Tell those who watch a run's session that it began or ceased to wait for a person."""
+        """Notify the watchers of a run's session that the run began or ceased to wait for a person."""
         self.touch(run.record.session_id, run.record.owner)
         if run.kept:
             self._shared.tasks.start(self._queue.note_waiting(run))
@@ -460,14 +460,14 @@ class Engine:
         """Which sessions of each owner have changed."""
         return self._watchers.lists
 
-    # the end
+    # shutdown
 
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
-        """Start nothing new, give runs `drain` seconds to end by themselves, stop the rest, see all of them settled.
+        """Start no new runs, give runs `drain` seconds to end by themselves, stop the rest, wait for the settlements.
 
-        What cannot be settled `within` that many seconds (the store is away) is left to the next process, and so
-        is what only waits for a person. Other nodes get these at once, and after `drain` the runs that they can go on
-        with. Twice is harmless.
+        Runs that cannot be settled in `within` more seconds (the store is unavailable) are left to the next process,
+        and so are runs that only wait for a person. Other nodes get the waiting runs at once, and after `drain` the
+        runs that they can continue. A second call does nothing.
         """
         if self._closed:
             return

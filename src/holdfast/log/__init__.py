@@ -1,1 +1,1 @@
-"""What a run says: how it is checked, told apart, numbered, kept together, and what its end amounts to. Pure."""
+"""The events of a run: checks, separation of reasoning and text, the numbered log, the settlement. Pure."""

@@ -1,4 +1,4 @@
-"""What the source of a run says, on its way to the log: checked, and with reasoning apart from text."""
+"""Checks what the source of a run yields, and separates reasoning from text, before it goes to the log."""
 
 from __future__ import annotations
 
@@ -28,31 +28,30 @@ from .reasoning import AnswerSplitter
 from .segment import NOTHING, Segment, segment_of
 from .storable import encodable, storable
 
-_NONE: frozenset[int] = frozenset()
+_NO_CHOICES: frozenset[int] = frozenset()
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
 
 
 class CheckedItems(msgspec.Struct):
-    """What a source has yielded at once, sorted: events, how it ends, and its estimate of the prompt's tokens."""
+    """The items that a source yielded together, sorted: events, ends of choices, estimated tokens of the prompt."""
 
     events: Sequence[Event | AnswerBegins]
     finish: list[Finish]
     input_tokens: int | None
     goes_on: bool
-    """Part of the answer follows the last `finish`, or there is no `finish` and something of the answer."""
+    """True if part of the answer follows the last `finish`, or if there is part of the answer and no `finish`."""
     open: AbstractSet[int]
-    """The choices that have spoken since their own `finish`. The one of the first choice is for all of them."""
+    """The choices with output after their own `finish`. A `finish` of the first choice ends all choices."""
     is_owed: bool
-    """The source promises an answer."""
+    """True if the source promises an answer."""
 
 
 class Intake:
-    """What the source of one run yields, on its way to the log: checked, and with reasoning apart from text.
+    """Checks what the source of one run yields, separates reasoning from text, and records how the source ends.
 
-    It remembers what the source has said of its own end. The last `Finish` of a choice counts, but a failure is never
-    taken back. A source that raises has failed, whatever it said before. What it says after a `Finish` is part of the
-    answer: then it has not ended yet, and whoever stops it there has stopped it. If it ends by itself, its last
-    `Finish` counts.
+    The last `Finish` of a choice counts, but a later one does not replace a failure. A source that raises has failed,
+    even after a `Finish`. Output after a `Finish` reopens the answer: a stop at that point settles the run as stopped.
+    If the source ends by itself, its last `Finish` counts.
     """
 
     __slots__ = (
@@ -70,21 +69,21 @@ class Intake:
     def __init__(self, think: bool = True) -> None:
         self._splitter = AnswerSplitter(think)
         self.is_plain = False
-        """The answer has begun, and text of its first choice needs no look: it may go to the log as it is."""
+        """True once further text of the first choice is visible text of the answer, and is logged unchanged."""
         self.is_owed = False
-        """The source has promised an answer."""
+        """True if the source has promised an answer."""
         self.has_answered = False
-        """It has said something that answers: a visible character, or part of a tool call."""
+        """True if part of an answer has come: a visible character, or part of a tool call."""
         self.finish: dict[int, Finish] = {}
-        self._open = _NONE  # the choices that have spoken since their `Finish`; that of 0 ends all
+        self._open = _NO_CHOICES  # the choices with output after their `Finish`; that of choice 0 ends all
         self.is_open = True
-        """More of the answer may come: nothing was said of its end, or something has followed."""
+        """True if more of the answer may come: there was no `Finish`, or output has followed it."""
         self.error: BaseException | None = None
-        """What the source raised of its own accord."""
+        """The error that ended the source; None if there was none."""
         self.input_tokens = 0
 
     def take(self, yielded: Sequence[Yielded]) -> Segment:
-        """Return what the log gets of it; raise if any of it is not what a source may say."""
+        """Return the events for the log. Raise if an item is not one that a source may yield."""
         if self.is_plain and are_texts(yielded):
             return Segment(Text, tuple(yielded))
         items = checked_items(yielded)
@@ -98,48 +97,48 @@ class Intake:
             events += self._splitter.ended(finish)
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
                 self.finish[finish.choice] = finish
-            self._open = self._open - {finish.choice} if finish.choice else _NONE
+            self._open = self._open - {finish.choice} if finish.choice else _NO_CHOICES
         self._open |= items.open
         self.is_open = bool(self._open) or 0 not in self.finish
-        self._note_answer(events)
+        self._record_answer(events)
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
         return segment_of(events)
 
-    def _note_answer(self, events: Sequence[Event]) -> None:
-        self.has_answered = self.has_answered or any(map(_answers, events))
+    def _record_answer(self, events: Sequence[Event]) -> None:
+        self.has_answered = self.has_answered or any(map(_is_answer, events))
 
     def end(self) -> Segment:
-        """Note that the source has ended by itself, without an error. Return what was held back."""
+        """Record that the source has ended by itself, without an error. Return the text that was held back."""
         self.finish.setdefault(0, Finish("stop"))
         self.is_open = False
         held = self._splitter.end()
-        self._note_answer(held)
+        self._record_answer(held)
         return segment_of(held)
 
     def fail(self, error: BaseException) -> Segment:
-        """Note that the source has raised. Return what was held back."""
+        """Record that the source has raised. Return the text that was held back."""
         self.error = error
         return segment_of(self._splitter.end(complete=False))
 
     @property
-    def last_word(self) -> Mapping[int, Finish] | None:
-        """How the source ended, by its own words; None if they do not tell."""
-        told = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
-        return self.finish if told else None
+    def final_finish(self) -> Mapping[int, Finish] | None:
+        """The `Finish` of each choice, if the answer has ended or a choice has failed; None otherwise."""
+        has_ended = 0 in self.finish and (not self.is_open or any(map(is_failure, self.finish.values())))
+        return self.finish if has_ended else None
 
 
-def _answers(event: Event) -> bool:
-    """Tell whether an event answers. Whitespace alone does not."""
+def _is_answer(event: Event) -> bool:
+    """Return whether an event is part of an answer. Whitespace alone is not."""
     return type(event) in ANSWERS and not (type(event) is Text and event.text.isspace())
 
 
 def is_failure(finish: Finish) -> bool:
-    """Tell whether a source says that it failed."""
+    """Return whether a `Finish` reports a failure."""
     return finish.error is not None or finish.reason in FAILED
 
 
 def are_texts(yielded: Sequence[Yielded]) -> TypeGuard[Sequence[str]]:
-    """Tell whether all of it is text that can be logged as it is. Lists are looked through by C code alone."""
+    """Return whether all items are strings that can be logged unchanged. Only C code iterates over them."""
     if not isinstance(yielded, (list, tuple)) or {*map(type, yielded)} != _STRINGS or "" in yielded:
         return False
     text = "".join(yielded)
@@ -150,14 +149,14 @@ _STRINGS = {str}
 
 
 def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
-    """Return what a source yielded, or raise if it yielded anything else than events and strings."""
+    """Return the items that a source yielded, sorted. Raise if one is neither an event nor a string."""
     events: list[Event | AnswerBegins] = []
     finish: list[Finish] = []
     input_tokens, goes_on, is_owed = None, False, False
     open_choices: set[int] = set()
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
-        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _is_text_alone(item):
+        if kind is Text and type(item.text) is str and item.text.isascii() and item.text and _has_only_text(item):
             events.append(item)
             goes_on = True
             open_choices.add(item.choice)
@@ -181,13 +180,13 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
 
 
 def _event(item: Any) -> Event | None:
-    """Return what is logged of something that a source yielded; None where it is nothing."""
+    """Return the event to log for an item; None if there is none."""
     if isinstance(item, str):
         item = Text(item)
     is_text = isinstance(item, (Text, Reasoning)) and isinstance(item.text, str)
     if is_text and not item.text:
         return None
-    if is_text and _is_text_alone(item):
+    if is_text and _has_only_text(item):
         event: Event = item if item.text.isascii() else storable(item)
         return event
     if type(item) not in _MAY_YIELD and not isinstance(item, Thought):
@@ -195,26 +194,26 @@ def _event(item: Any) -> Event | None:
     return None if isinstance(item, Thought) else storable(_checked(item))
 
 
-def _is_text_alone(item: Any) -> bool:
-    """Tell that nothing stands beside a text which has to be looked at: what cannot be stored would halt the store."""
+def _has_only_text(item: Any) -> bool:
+    """Return whether only the text of an event needs a check: a value that cannot be stored would block the store."""
     is_plain = isinstance(item, Reasoning) or (item.logprobs is None and not item.refusal)
     return type(item.choice) is int and is_plain
 
 
 def _checked(item: Any) -> Any:
-    """Return an event whose fields have the types they should have, or raise: Python itself does not look."""
-    is_as_usual = False
+    """Return an event whose fields have the declared types, or raise: constructors do not check types."""
+    is_valid = False
     if type(item) is Finish:
         is_plain = item.error is None and item.stop_sequence is None
-        is_as_usual = is_plain and type(item.reason) is str and type(item.choice) is int
-    elif type(item) is Usage and item.source in _COUNTED_BY:
+        is_valid = is_plain and type(item.reason) is str and type(item.choice) is int
+    elif type(item) is Usage and item.source in _USAGE_SOURCES:
         counts = (item.input_tokens, item.output_tokens, item.cached_tokens, item.reasoning_tokens)
-        is_as_usual = {*map(type, counts), type(item.cache_write_tokens)} == _A_COUNT
-    return item if is_as_usual else _converted(item)
+        is_valid = {*map(type, counts), type(item.cache_write_tokens)} == _INTEGERS
+    return item if is_valid else _converted(item)
 
 
-_COUNTED_BY = ("provider", "estimated")
-_A_COUNT = {int}
+_USAGE_SOURCES = ("provider", "estimated")
+_INTEGERS = {int}
 
 
 def _converted(item: Any) -> Any:

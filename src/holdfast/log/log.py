@@ -28,19 +28,19 @@ from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
 
-_SLICE = 512  # events handed to a reader at once, so that a long replay never holds the loop; new text may be more
-_TOGETHER = 128  # events whose texts are put together, and which are packed, at once
-_A_FEW = 16  # events that cost little one by one, and segments of an ended log that are not worth packing
+_SLICE = 512  # maximum events in one read, so that a long replay never blocks the loop; new text may be more
+_BATCH = 128  # events that are packed, and whose texts are joined, at once
+_A_FEW = 16  # up to so many events are handled one by one, and segments of an ended log stay unpacked
 _kind_of = attrgetter("kind")
 _SHORT = frozenset({RunStarted, Usage, Settled})
-"""Events of every run that hold no text of their own."""
+"""Events of every run that have no text."""
 
 
 WORDLESS = frozenset({RunStarted, Notice, StepStarted, Usage, Settled})
-"""Events that are no part of an answer."""
+"""Events that are not part of an answer."""
 
 
-def _speaks(segment: Segment) -> bool:
+def _has_answer(segment: Segment) -> bool:
     return not WORDLESS.issuperset(map(type, segment.others))
 
 
@@ -51,14 +51,13 @@ class Log:
     drain or forget, and replay and live reading are one loop.
 
     A segment is *appended* when the source yields it and *published* when the store has it; readers see only
-    what is published. A run that nobody asked to keep publishes at once.
+    what is published. A run that is not stored publishes at once.
 
-    Older segments are packed, neighbours of one kind together: a quarter of the memory. That shows in the time too. A
-    server that has passed on many tokens would otherwise always write to memory that its processor does not have at
-    hand.
+    Older segments are packed, neighbours of one kind together, into a quarter of the memory. That saves time too: a
+    server that has logged many tokens would otherwise always write to memory outside the processor's cache.
 
-    Beyond its `limit` a log forgets its oldest events. Where one reader is waited for, it keeps all that this one has
-    not seen, and is full when that is more than the limit: then the source has to wait.
+    Beyond its `limit` a log drops its oldest events. Backpressure: with an attached reader, unread events are kept.
+    If they exceed the limit, the log is full, and the source has to wait.
     """
 
     def __init__(self, run_id: str, *, limit: int | None = None) -> None:
@@ -69,45 +68,45 @@ class Log:
         self.seq = 0
         """The last published seq: what a reader can see."""
         self.newest = NOTHING
-        """What was published last, or its first events of one kind: what nearly all readers are about to read."""
+        """The segment published last, or its first events of one kind: nearly all readers read this next."""
         self.newest_after = 0
         """The seq before the newest segment."""
         self.oldest = 1
         """The first seq that can still be read."""
         self.closed = False
         self.successor: Callable[[], Any] | None = None
-        """Makes the log with which a reader continues, if another node writes this one now."""
+        """Returns the log in which a reader continues, if another node writes the log now."""
         self.is_full = False
-        """The reader that is waited for is further behind than the log may be long."""
+        """True if the attached reader is behind by more than the limit."""
         self.usage: Usage | None = None
         self.answered_by: ModelName | None = None
-        """The model that answers, where it is not the one that was asked."""
+        """The model that answers, if it is not the requested one."""
         self.retries = 0
         """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
         self.steps: Steps | None = None
-        """What an agent has done; None for a run that is none."""
+        """The steps of an agent; None if the run is not an agent."""
         self.sealed = False
         self._segments: list[Segment] = []
-        self._starts: list[int] = []  # how many events came before each segment
-        self._packed = 0  # segments
-        self._times: tuple[array[int], array[float]] | None = None  # of packed segments: seqs, and when they came
-        self._new_times: tuple[list[int], list[float]] = [], []  # of those that are not packed yet
+        self._starts: list[int] = []  # number of events before each segment
+        self._packed = 0  # number of packed segments
+        self._times: tuple[array[int], array[float]] | None = None  # of packed segments: seqs, and their times
+        self._new_times: tuple[list[int], list[float]] = [], []  # of segments that are not packed yet
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._folded = 0  # the seq up to which the texts are put together
+        self._joined_upto = 0  # the seq up to which the texts are joined
         self._size = 0
         self._said = Said()
-        self._place: Callable[[], int] | None = None
-        self._tidied = 0  # the seq up to which all is packed
-        self._due = _TOGETHER if limit is None else min(_TOGETHER, limit + 1)
+        self._position: Callable[[], int] | None = None
+        self._compacted_upto = 0  # the seq up to which segments are packed
+        self._compact_at = _BATCH if limit is None else min(_BATCH, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}
-        self._called: tuple[Callable[[], None], ...] | None = ()  # the watchers; None if one was added or removed
+        self._watcher_cache: tuple[Callable[[], None], ...] | None = ()  # cache of the watchers; None if they changed
 
     # writing
 
     def append(self, segment: Segment) -> None:
-        """Add a segment. Its events get the next numbers and stay unseen until `publish`."""
+        """Add a segment. Its events get the next numbers and stay invisible to readers until `publish`."""
         if self.sealed:
             raise RunSettled(self.run_id)
         self._segments.append(segment)
@@ -115,24 +114,24 @@ class Log:
         self.appended += len(segment.texts or segment.others)
 
     def pending(self) -> Segment:
-        """Return what is appended but not yet published."""
+        """Return the events that are appended but not yet published."""
         return self.between(self.seq, self.appended)
 
     def publish(self, upto: int) -> None:
-        """Let readers see everything up to `upto`, which the store now has."""
+        """Show readers the events up to `upto`, which the store now has."""
         segments = self._parts(self.seq, upto)
         for segment in segments:
             if segment.kind is None or self.steps is not None:
                 self._take_in(segment)
         if upto - self.seq > _A_FEW:  # plain text stays apart from other events, which are handled one by one
             segments = [*takewhile(lambda segment: segment.kind is segments[0].kind, segments)]
-        self._show(joined(segments), upto)
+        self._publish_segment(joined(segments), upto)
 
     def append_published(self, segment: Segment, at: float) -> None:
-        """Append a segment of a run that nobody asked to keep, note its time, and show it at once.
+        """Append a segment of a run that is not stored, record its time, and publish it at once.
 
-        This is `append`, `publish` and `_show` in one, as it is done for each token. A time is two numbers for each
-        call: a long log stays small.
+        This is `append`, `publish` and `_publish_segment` in one function, since it runs for each token. A time costs
+        two numbers for each call, so that a long log stays small.
         """
         if self.sealed:
             raise RunSettled(self.run_id)
@@ -147,39 +146,39 @@ class Log:
             self._take_in(segment)
         self.newest = segment if segment.kind is not None or upto - before <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = before, upto
-        if upto >= self._due:
-            self._tidy()
-        called = self._called
-        for wake in self._watching() if called is None else called:
+        if upto >= self._compact_at:
+            self._compact()
+        watchers = self._watcher_cache
+        for wake in self._cache_watchers() if watchers is None else watchers:
             wake()
 
-    def _show(self, segment: Segment, upto: int) -> None:
+    def _publish_segment(self, segment: Segment, upto: int) -> None:
         self.newest = segment if segment.kind is not None or upto - self.seq <= _SLICE else segment[:_SLICE]
         self.newest_after, self.seq = self.seq, upto
-        if upto >= self._due:
-            self._tidy()
-        called = self._called
-        for wake in self._watching() if called is None else called:
+        if upto >= self._compact_at:
+            self._compact()
+        watchers = self._watcher_cache
+        for wake in self._cache_watchers() if watchers is None else watchers:
             wake()
 
-    def _watching(self) -> tuple[Callable[[], None], ...]:
-        """Return the watchers. They are remembered, since each event is shown to them."""
-        self._called = tuple(self._watchers)
-        return self._called
+    def _cache_watchers(self) -> tuple[Callable[[], None], ...]:
+        """Return the watchers, and cache them: they are called for each segment."""
+        self._watcher_cache = tuple(self._watchers)
+        return self._watcher_cache
 
-    def _tidy(self) -> None:
-        """Put together what has gathered, and forget what is too much: when it is due, and not for each event."""
-        if self.seq - self._tidied >= _TOGETHER:
+    def _compact(self) -> None:
+        """Pack new segments, join their texts, and drop events beyond the limit: when due, not for each event."""
+        if self.seq - self._compacted_upto >= _BATCH:
             self._pack()
-            self._fold(self._starts[self._packed])
-            self._tidied = self.seq
+            self._join_texts(self._starts[self._packed])
+            self._compacted_upto = self.seq
         if self.limit is not None and self.seq - self.oldest >= self.limit:
             self._trim(self.limit)
-        due = self._tidied + _TOGETHER
-        self._due = due if self.limit is None else min(due, self.oldest + self.limit)
+        due = self._compacted_upto + _BATCH
+        self._compact_at = due if self.limit is None else min(due, self.oldest + self.limit)
 
     def _pack(self) -> None:
-        """Pack the segments that were published since the last time, but for the last: readers are about to read it."""
+        """Pack the segments published since the last call, except the last one: readers are about to read it."""
         first, stop = self._packed, max(self._packed, bisect_right(self._starts, self.seq - 1) - 1)
         fresh = self._segments[first:stop]
         together = [packed(joined([*group])) for _, group in groupby(fresh, _kind_of)]
@@ -195,25 +194,28 @@ class Log:
         self._times, self._new_times = (seqs, times), ([], [])
 
     def _trim(self, limit: int) -> None:
-        """Forget the older half (one by one would move the rest each time), or what there is of it to forget."""
-        oldest = self.seq - limit // 2
-        seen = oldest if self._place is None else self._place()
-        self.is_full = self.seq - seen > limit
-        self._forget(min(oldest, seen))
+        """Drop the older half, or as much of it as the attached reader has seen.
 
-    def _forget(self, upto: int) -> None:
-        """Forget the events up to a seq."""
+        To drop single events would move the rest each time.
+        """
+        oldest = self.seq - limit // 2
+        seen = oldest if self._position is None else self._position()
+        self.is_full = self.seq - seen > limit
+        self._drop(min(oldest, seen))
+
+    def _drop(self, upto: int) -> None:
+        """Drop the events up to a seq."""
         if upto < self.oldest:
             return
-        self._fold(self.seq)
+        self._join_texts(self.seq)
         whole = bisect_right(self._starts, upto) - 1
         del self._segments[:whole], self._starts[:whole]
         self._packed = max(0, self._packed - whole)
         self._segments[0] = self._segments[0][upto - self._starts[0] :]
         self._starts[0], self.oldest = upto, upto + 1
 
-    def _cut(self) -> None:
-        """Forget what was appended and never published."""
+    def _truncate(self) -> None:
+        """Drop the events that were appended and never published."""
         while self._starts and self._starts[-1] >= self.seq:
             self._segments.pop()
             self._starts.pop()
@@ -234,31 +236,31 @@ class Log:
         self._starts.append(self.appended)
         self.appended += 1
         self.sealed = self.closed = True
-        self._show(last, self.appended)
-        if self._folded == self.seq - 1:
-            self._folded = self.seq  # a settlement has no text of its own
+        self._publish_segment(last, self.appended)
+        if self._joined_upto == self.seq - 1:
+            self._joined_upto = self.seq  # the settlement adds no text
         if len(self._segments) > _A_FEW:
             self._pack()
         self._watchers.clear()
-        self._called = ()
+        self._watcher_cache = ()
 
     def drop_unpublished(self) -> None:
-        """Drop what was never shown, and refuse more: it cannot be saved."""
+        """Drop unpublished events, which cannot be saved, and refuse further ones."""
         self.seal()
-        self._cut()
+        self._truncate()
         self.publish(self.seq)
 
     def abandon(self, successor: Callable[[], Any] | None = None) -> None:
-        """Forget what was never shown, and send the readers to the `successor`: another owner writes this log now."""
+        """Drop unpublished events, and send readers to the `successor`: another node writes this log now."""
         self.successor = successor
-        self._cut()
+        self._truncate()
         self.sealed = self.closed = True
         self.publish(self.seq)
         self._watchers.clear()
-        self._called = ()
+        self._watcher_cache = ()
 
     def _take_in(self, segment: Segment) -> None:
-        """Note what events tell besides their text."""
+        """Record what events contain besides text."""
         for event in segment.others or segment:
             if type(event) is Usage:
                 self.usage = event
@@ -272,9 +274,9 @@ class Log:
             if self.steps is not None:
                 self.steps.take_in(event)
 
-    def _fold(self, upto: int) -> None:
-        """Put texts together up to a seq: many at once, since few ask for them while they grow."""
-        segments, self._folded = self._parts(self._folded, upto), max(upto, self._folded)
+    def _join_texts(self, upto: int) -> None:
+        """Join the texts up to a seq: many at once, since they are rarely read while they grow."""
+        segments, self._joined_upto = self._parts(self._joined_upto, upto), max(upto, self._joined_upto)
         texts: list[str] = []
         thoughts: list[str] = []
         for segment in segments:
@@ -302,8 +304,8 @@ class Log:
     @property
     def text(self) -> str:
         """All of the visible text so far."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         if len(self._text) != 1:
             self._text = ["".join(self._text)]
         return self._text[0]
@@ -311,43 +313,43 @@ class Log:
     @property
     def reasoning(self) -> str:
         """All of the reasoning so far."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         if len(self._reasoning) != 1:
             self._reasoning = ["".join(self._reasoning)]
         return self._reasoning[0]
 
     @property
     def size(self) -> int:
-        """The characters of all that was said so far: text and reasoning of every answer, calls, results."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        """Number of characters in the events so far: text and reasoning of every choice, calls, results."""
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         return self._size
 
     @property
     def has_output(self) -> bool:
-        """Whether anything of an answer was published: text, reasoning, a piece of a call. Looks at all events."""
-        return self.oldest > 1 or any(segment.kind is not None or _speaks(segment) for segment in self._segments)
+        """True if part of an answer was published: text, reasoning, a piece of a call. Scans all segments."""
+        return self.oldest > 1 or any(segment.kind is not None or _has_answer(segment) for segment in self._segments)
 
     @property
     def uncounted(self) -> int:
-        """An estimate of the output tokens since the last count of the provider."""
-        if self._folded < self.seq:
-            self._fold(self.seq)
+        """Estimated number of output tokens since the provider's last count."""
+        if self._joined_upto < self.seq:
+            self._join_texts(self.seq)
         return self._said.tokens
 
     def times(self) -> list[tuple[int, float]]:
-        """Return when events came: the last seq of those that came together, and their time."""
+        """Return when events arrived: `(last seq, time)` of each group that arrived together."""
         packed_times = () if self._times is None else zip(*self._times, strict=True)
         return [*packed_times, *zip(*self._new_times, strict=True)]
 
     async def snapshot(self) -> tuple[int, Snapshot]:
-        """Return what was visible before the settlement, and up to which seq: a reader can go on from there."""
+        """Return a snapshot of the output before the settlement, with the seq from which a reader can continue."""
         is_settled = [type(event) for event in self.newest.others[-1:]] == [Settled]
         return self.seq - is_settled, Snapshot(self.text, self.reasoning)
 
     def slice(self, after: int) -> Segment:
-        """Return the next published events after `after`, at most a slice of them: many plain ones without others."""
+        """Return the next published events after `after`, at most `_SLICE`. If they are many, all are of one kind."""
         newest = self.newest
         if after == self.newest_after and len(newest.texts or newest.others) <= _SLICE:
             return newest
@@ -362,18 +364,18 @@ class Log:
         return joined(segments)
 
     def between(self, start: int, stop: int) -> Segment:
-        """Return the events after a seq up to another, as one segment."""
+        """Return the events after `start` up to `stop`, as one segment."""
         if start < stop == self.appended and start == self._starts[-1]:
-            return self._segments[-1]  # mostly: what was appended last
+            return self._segments[-1]  # the usual case: the last segment appended
         return joined(self._parts(start, stop))
 
     def _parts(self, start: int, stop: int) -> list[Segment]:
-        """Return the events after a seq up to another, as they lie in memory."""
+        """Return the events after `start` up to `stop`, as segments, cut at both ends."""
         if start >= stop:
             return []
         starts = self._starts
         if start == starts[0] and stop == self.appended:
-            return self._segments[:]  # all of it: most runs are short, and are read at their end
+            return self._segments[:]  # the whole log: most runs are short, and are read at their end
         first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
         segments = self._segments[first : last + 1]
         if stop < self.appended and stop < self._end(last):
@@ -388,35 +390,35 @@ class Log:
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._watchers[wake] = self._called = None
+        self._watchers[wake] = self._watcher_cache = None
 
         def leave() -> None:
             self._watchers.pop(wake, None)
-            self._called = None
+            self._watcher_cache = None
 
         return leave
 
-    def wait_for(self, place: Callable[[], int]) -> Callable[[], None]:
-        """Forget nothing after the seq that `place` returns, until the returned function is called."""
-        self._place = place
+    def keep_unread(self, position: Callable[[], int]) -> Callable[[], None]:
+        """Keep all events after the seq that `position` returns, until the returned function is called."""
+        self._position = position
 
         def release() -> None:
-            self._place = None  # a source that waits is not woken by that, but by `make_room`
+            self._position = None  # this does not wake a waiting source: `make_room` does
 
         return release
 
     def has_room(self) -> bool:
-        """Say whether the source may go on: the reader that is waited for may have come on."""
+        """Return whether the source may emit again: the attached reader may have caught up."""
         if self.is_full and self.limit is not None:
             self._trim(self.limit)
         return not self.is_full
 
     def make_room(self) -> None:
-        """Tell the source to go on, where the reader that is waited for has read enough."""
+        """Wake the source if it waits and the attached reader has caught up."""
         if self.is_full and self.has_room():
             for wake in tuple(self._watchers):
                 wake()
 
     async def batch(self, after: int) -> Segment:
-        """Return what can be read now after `after`; empty where a reader has to wait or has seen the end."""
+        """Return the events after `after` that can be read now; empty if a reader has to wait or has read the end."""
         return self.slice(after)

@@ -117,7 +117,7 @@ class ThinkSplitter:
         return [piece for piece in pieces if piece[1]]
 
     def _is_uneventful(self, delta: str) -> bool:
-        """Return whether a delta is reasoning as it is: most deltas of reasoning are a few plain words."""
+        """Return whether a delta is wholly reasoning: most deltas of reasoning are a few plain words."""
         pending = self._held or self._code or self._backticks or self._doubtful is not None
         return not pending and "<" not in delta and "`" not in delta
 

@@ -1,4 +1,4 @@
-"""How much a model has written that no provider has counted: the one estimate of tokens, of a meter and of a log."""
+"""The estimate of output tokens that a provider has not counted, used by the log and by the spending meter."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from ..pricing import tokens_in
 
 
 class Said:
-    """The characters since the last count: text and reasoning of every choice, and the names and arguments of calls."""
+    """Characters since the provider's last count: text and reasoning of every choice, names and arguments of calls."""
 
     __slots__ = ("_calls", "_is_counted", "_pieces", "text")
 
     def __init__(self) -> None:
         self.text = 0
-        self._pieces = self._calls = 0  # of tool calls: in pieces, and whole, which repeats the pieces
-        self._is_counted = False  # the last step of an agent, which repeats its calls after the count
+        self._pieces = self._calls = 0  # of tool calls: in deltas, and in whole calls, which repeat the deltas
+        self._is_counted = False  # true once a step was counted: an agent repeats its calls after the count
 
     def hear(self, event: Yielded) -> None:
-        """Add an event. A count of output that a provider sends begins anew."""
+        """Add an event. A provider's count of output tokens resets the estimate."""
         if isinstance(event, str):
             self.text += len(event)
         elif isinstance(event, (Text, Reasoning)):
@@ -34,5 +34,5 @@ class Said:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens that is."""
+        """The estimated number of tokens."""
         return tokens_in(self.text + max(self._pieces, self._calls))

@@ -1,4 +1,4 @@
-"""What arrived together stays together: the unit in which a log, a store and every wire handle events."""
+"""Events that arrived together: the unit in which the log, the store and every wire handle events."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import msgspec
 from ..events import Event, Reasoning, Text, encode_event
 
 PlainKind: TypeAlias = type[Text] | type[Reasoning]
-"""The two kinds of events that are often nothing but a text of the first choice."""
+"""The two kinds of events that usually contain nothing but text of the first choice."""
 
 
 class _StructSequence(msgspec.StructMeta, ABCMeta):
-    """Makes a struct, whose constructor is no Python call, of a `Sequence`: one is made for each token."""
+    """Metaclass of a struct that is a `Sequence`. A struct's constructor is in C, and one is made for each token."""
 
 
 class Segment(Sequence[Event], msgspec.Struct, metaclass=_StructSequence, frozen=True, gc=False, eq=False):
     """Events that arrived together, in order. Immutable.
 
-    Most segments are *plain*: events of one kind, text or reasoning of the first choice, and nothing beside it. They
-    are held as their texts alone, and become events for those who look at them one by one.
+    Most segments are *plain*: all events are text, or all are reasoning, of the first choice and without other fields.
+    A plain segment stores only the texts, and creates events when it is iterated.
     """
 
     kind: PlainKind | None = None
-    """What all events of a plain segment are; None for others."""
+    """The type of all events of a plain segment; None for others."""
     texts: Sequence[str] = ()
     """The texts of a plain segment; empty for others."""
     others: Sequence[Event] = ()
@@ -38,15 +38,15 @@ class Segment(Sequence[Event], msgspec.Struct, metaclass=_StructSequence, frozen
         return len(self.texts or self.others)
 
     @overload
-    def __getitem__(self, place: int) -> Event: ...
+    def __getitem__(self, index: int) -> Event: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Segment: ...
+    def __getitem__(self, index: slice) -> Segment: ...
 
-    def __getitem__(self, place: int | slice) -> Event | Segment:
-        if isinstance(place, slice):
-            return Segment(self.kind, self.texts[place], self.others[place])
-        return self.others[place] if self.kind is None else self.kind(self.texts[place])
+    def __getitem__(self, index: int | slice) -> Event | Segment:
+        if isinstance(index, slice):
+            return Segment(self.kind, self.texts[index], self.others[index])
+        return self.others[index] if self.kind is None else self.kind(self.texts[index])
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.others) if self.kind is None else map(self.kind, self.texts)
@@ -56,16 +56,16 @@ NOTHING = Segment()
 
 
 def segment_of(events: Sequence[Event]) -> Segment:
-    """Return events as a segment, a plain one if they are."""
+    """Return events as a segment, a plain one if possible."""
     if not events:
         return NOTHING
     if type(events) is Segment:
         return events
     kinds = {*map(type, events)}
-    if kinds == _TEXT and not [True for said in events if said.choice or said.logprobs is not None or said.refusal]:  # type: ignore[union-attr]
-        return Segment(Text, [said.text for said in events])  # type: ignore[union-attr]
-    if kinds == _REASONING and not [True for said in events if said.choice]:  # type: ignore[union-attr]
-        return Segment(Reasoning, [said.text for said in events])  # type: ignore[union-attr]
+    if kinds == _TEXT and not [True for event in events if event.choice or event.logprobs is not None or event.refusal]:  # type: ignore[union-attr]
+        return Segment(Text, [event.text for event in events])  # type: ignore[union-attr]
+    if kinds == _REASONING and not [True for event in events if event.choice]:  # type: ignore[union-attr]
+        return Segment(Reasoning, [event.text for event in events])  # type: ignore[union-attr]
     return Segment(None, (), tuple(events))
 
 
@@ -73,7 +73,7 @@ _TEXT, _REASONING = {Text}, {Reasoning}
 
 
 def joined(segments: Sequence[Segment]) -> Segment:
-    """Return one segment with the events of several, which can be read many times at no cost."""
+    """Return one segment with the events of several. It is not packed, so that repeated reads are cheap."""
     if not segments:
         return NOTHING
     if len(segments) == 1:
@@ -89,19 +89,19 @@ def joined(segments: Sequence[Segment]) -> Segment:
 
 
 def packed(segment: Segment) -> Segment:
-    """Return a segment in as little memory as may be. A plain one takes a quarter of what it took."""
+    """Return a compact copy. Plain text takes a quarter of the memory."""
     if segment.kind is None or type(segment.texts) is _Packed:
         return segment
     return Segment(segment.kind, _Packed(segment.texts))
 
 
 def joined_texts(segment: Segment) -> str:
-    """Return the texts of a plain segment as one. A packed one shares it."""
+    """Return the texts of a plain segment as one string, without a copy if it is packed."""
     return segment.texts.whole if type(segment.texts) is _Packed else "".join(segment.texts)
 
 
 class _Packed(Sequence[str]):
-    """Texts as one string, and where it is cut."""
+    """Texts as one string, with the offset at which each ends."""
 
     __slots__ = ("_ends", "whole")
 
@@ -113,26 +113,26 @@ class _Packed(Sequence[str]):
         return len(self._ends) - 1
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, index: slice) -> list[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if not isinstance(place, slice):
-            return self[:][place]
-        first, last, _ = place.indices(len(self))
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if not isinstance(index, slice):
+            return self[:][index]
+        first, last, _ = index.indices(len(self))
         return [self.whole[start:stop] for start, stop in pairwise(self._ends[first : last + 1])]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self[:])
 
 
-# How a store keeps a segment.
+# Encoding of segments for stores.
 
 
 def needs_no_escape(text: str) -> bool:
-    """Tell whether a text stands in JSON as it is, between two quotation marks."""
+    """Return whether a text needs no escaping in JSON."""
     return len(encode_event(text)) == len(text.encode()) + 2
 
 
@@ -146,7 +146,7 @@ def encode_segment(segment: Segment) -> bytes:
 
 
 def decode_segment(body: bytes) -> Segment:
-    """Return the segment that was encoded."""
+    """Return the segment that `encode_segment` has encoded."""
     return Segment(Text, _decode_texts(body)) if body.startswith(b'["') else segment_of(_decode_events(body))
 
 

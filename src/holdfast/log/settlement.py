@@ -28,7 +28,7 @@ from .storable import storable
 
 
 class StopIntent(msgspec.Struct, frozen=True):
-    """A request to stop a run: who or what made it, and when."""
+    """A request to stop a run: what caused it, and when."""
 
     by: StoppedBy
     at: float
@@ -41,26 +41,26 @@ def judge(
     cause: StopIntent | HoldfastError | None,
     closed_at: float | None,
     now: float,
-    refused: Sequence[str] = (),
+    survivors: Sequence[str] = (),
 ) -> AnySettlement:
     """Return the settlement of a run.
 
     It follows from the error that the source raised, else from its `Finish`, else from `cause`. It can always be
     stored. The log's text is not checked again: it can be stored already, and may be long.
     """
-    is_whole = intake.error is None and intake.last_word is not None
+    is_whole = intake.error is None and intake.final_finish is not None
     fields: dict[str, Any] = {
         "usage": usage_so_far(log, intake.input_tokens, is_whole=is_whole),
         "answered_by": log.answered_by,
     }
     error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
-    if intake.error is None and (finish := intake.last_word) is not None:
-        ending = _by_finish(finish, fields, NoAnswer() if _owes(log, intake) else None)
+    if intake.error is None and (finish := intake.final_finish) is not None:
+        ending = _by_finish(finish, fields, NoAnswer() if _lacks_answer(log, intake) else None)
     elif intake.error is None and isinstance(cause, StopIntent):
-        ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(refused)))
+        ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(survivors)))
     elif isinstance(error, BudgetSpent):
-        ending = Stopped(**fields, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(refused)))
+        ending = Stopped(**fields, by="budget", receipt=Receipt(closed_at or now, closed_at, now, tuple(survivors)))
     elif isinstance(error, AnswerLost):
         ending = Interrupted(**fields)
     elif error is not None:
@@ -76,8 +76,8 @@ def judge(
 def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> Usage:
     """Return the provider's usage, with an estimate of what it has not counted.
 
-    A provider counts an answer that `is_whole` at its end. What comes after the last count of any other answer is
-    estimated by its characters, in every choice. An agent makes several requests, and `input_tokens` are those of the
+    If the answer `is_whole`, the provider's last count includes all of it. Otherwise output after that count is
+    estimated from its characters, in every choice. An agent makes several requests: `input_tokens` are those of the
     last one.
     """
     counted, uncounted = log.usage, log.uncounted
@@ -94,8 +94,8 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     )
 
 
-def _owes(log: Log, intake: Intake) -> bool:
-    """Tell whether an answer was promised, and none came: here, or on the node that had the run before."""
+def _lacks_answer(log: Log, intake: Intake) -> bool:
+    """Return whether an answer was promised and none came, neither here nor on a node that had the run before."""
     is_silent = not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
     return intake.is_owed and is_silent
 
@@ -105,7 +105,7 @@ def _by_finish(
 ) -> AnySettlement:
     """Return the settlement for the source's own `Finish` of each choice. One failed choice is a failed run.
 
-    `missing` is the error of an answer that did not come: it cannot be complete.
+    `missing` is the error for a promised answer that did not come: such a run has failed.
     """
     failure = next(filter(is_failure, finish.values()), None)
     decisive = failure or finish[0]

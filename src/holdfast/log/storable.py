@@ -8,7 +8,7 @@ import msgspec
 
 from ..events import encode_event
 
-_PER_ITEM = 64  # characters that take as much memory as one item of a list or an object
+_PER_ITEM = 64  # memory of one item of a list or an object, in characters
 
 
 def encodable(text: str) -> str:
@@ -23,7 +23,7 @@ def encodable(text: str) -> str:
 
 
 def characters(value: Any) -> int:
-    """Return the memory that a value takes, in characters: the length of its JSON, and some for each item in it."""
+    """Return the memory that a value takes, in characters: the length of its JSON, plus an amount for each item."""
     try:
         text = encode_event(value)
     except Exception:  # noqa: BLE001 - a lone surrogate, or a value of a custom source: an estimate must not end the run

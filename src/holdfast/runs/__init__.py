@@ -1,1 +1,1 @@
-"""The life of a run: its source, its log, its settlement, and what bounds it."""
+"""The lifecycle of a run: its source, its log, its settlement, and its limits."""

@@ -1,4 +1,4 @@
-"""How many runs may go on at once."""
+"""Limits on the number of runs that are active at once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ..errors import RunLimitReached, ShuttingDown
 from ..store.nodes import RunsElsewhere
 from .run import Limits
 
-_NONE = RunsElsewhere()
+_NO_RUNS = RunsElsewhere()
 
 
 class Places:
-    """Reserved places of runs that are about to start. A run takes one of them over, or gives one back and takes its
+    """Places reserved for runs that are about to start. A run takes over one of them, or returns one and takes its
     own."""
 
     def __init__(self, left: int, give_back: Callable[[], None]) -> None:
         self._left = left
         self._give_back = give_back
 
-    def pass_one_on(self) -> None:
-        """Leave one place to a run, which gives it back when it ends."""
+    def transfer_one(self) -> None:
+        """Transfer one place to a run, which gives it back when it ends."""
         self._left -= 1
 
     def __enter__(self) -> Places:
@@ -38,30 +38,30 @@ class Places:
             self._give_back()
 
     def handed_over(self) -> Places:
-        """Return the places as an object that gives them back itself; this one has none any more."""
+        """Move the remaining places to a new object, which gives them back instead of this one."""
         left, self._left = self._left, 0
         return Places(left, self._give_back)
 
 
 class Admission:
-    """The places of an engine, in all and for each owner. One is taken before a start, and given back once."""
+    """The places of an engine, in total and per owner. A run takes one before it starts, and gives it back once."""
 
     def __init__(self, limits: Limits) -> None:
         self.closed = False
-        """Nothing new starts."""
+        """True if no new runs are admitted."""
         self._limits = limits
         self._taken = 0
         self._of_owner: dict[str, int] = {}
 
     @property
     def taken(self) -> int:
-        """The places that are taken."""
+        """Number of places taken."""
         return self._taken
 
-    def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NONE) -> Places:
-        """Take the places of several runs that are about to start: all of them, or none if there is no room.
+    def reserve(self, owner: str, runs: int, elsewhere: RunsElsewhere = _NO_RUNS) -> Places:
+        """Take places for several runs that are about to start: all of them, or none if there is no room.
 
-        Runs of other nodes take room, too.
+        Runs on other nodes count, too.
         """
         limits, taken = self._limits, self._of_owner.get(owner, 0) + elsewhere.of_owner
         if self.closed:

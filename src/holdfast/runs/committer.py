@@ -32,11 +32,11 @@ class Committer:
 
     @property
     def unsaved(self) -> int:
-        """The runs with events that are not saved."""
+        """Number of runs with unsaved events."""
         return len(self._unsaved)
 
     def changed(self, pump: Pump) -> None:
-        """Save the new events of a run soon."""
+        """Schedule the new events of a run to be saved."""
         self._unsaved[pump] = None
         self._more.set()
         if not self._is_started:
@@ -44,11 +44,11 @@ class Committer:
             self.shared.background.every("committer", 0.0, self._serve, longest_pause=1.0)
 
     def forget(self, pump: Pump) -> None:
-        """Save nothing more of a run: it has ended, or belongs to another node."""
+        """Save no more events of a run: it has ended, or another node owns it."""
         self._unsaved.pop(pump, None)
 
     async def commit(self) -> None:
-        """Save what is new, and publish it. An unexpected error fails the runs that cannot be saved, and is raised."""
+        """Save and publish new events. An unexpected error fails the runs that cannot be saved, and is raised."""
         pumps, self._unsaved, at = self._unsaved, {}, self.shared.clock()
         parts = [
             (pump, Append(pump.run.id, pump.run.record.epoch, pump.log.seq + 1, segment, at))
@@ -59,10 +59,10 @@ class Committer:
             ends = await self._append([entry for _, entry in parts])
         except Exception:
             self._has_failed = True
-            await self._save_apart(parts)
+            await self._save_one_by_one(parts)
             raise
         for (pump, entry), end in zip(parts, ends, strict=True):
-            await self._publish_whole(pump, entry, end)
+            await self._publish_saved(pump, entry, end)
 
     async def _append(self, entries: list[Append]) -> list[LogEnd]:
         """Save entries. A node that is fenced in the store renews its lease, and drops its runs if it cannot."""
@@ -71,8 +71,8 @@ class Committer:
             await self.shared.retry(self.shared.this_node.renew)
         return ends
 
-    async def _publish_whole(self, pump: Pump, entry: Append, end: LogEnd) -> None:
-        """Publish what is saved, once the store has all of it. If it cannot have it, this run alone fails."""
+    async def _publish_saved(self, pump: Pump, entry: Append, end: LogEnd) -> None:
+        """Publish saved events, after saving again what the store has lost. If that fails, only this run fails."""
         try:
             is_behind = isinstance(end, int) and end < entry.first - 1
             self.publish(pump, entry, await self.send_again(pump, end) if is_behind else end)
@@ -81,7 +81,7 @@ class Committer:
             pump.fail(StoreFailed())
 
     async def send_again(self, pump: Pump, end: LogEnd) -> LogEnd:
-        """Save what a log has after `end`, which the store had before it was rolled back."""
+        """Save the events after `end` again: the store had them before it was rolled back."""
         logger.warning("run %s: the store was rolled back to event %s", pump.run.id, end)
         while isinstance(end, int) and (events := pump.log.between(end, pump.log.appended)):
             entry = Append(pump.run.id, pump.run.record.epoch, end + 1, events, self.shared.clock())
@@ -89,25 +89,25 @@ class Committer:
         return end
 
     def publish(self, pump: Pump, entry: Append, end: LogEnd) -> None:
-        """Show what is saved. A run that the store refuses belongs to another node."""
+        """Show saved events to readers. If the store reports the run as lost, another node owns it."""
         log, upto = pump.log, entry.first + len(entry.events) - 1
         if end == "lost":
             self._lose(pump)
-        elif not log.closed:  # else it was lost during the write, and has dropped what was never shown
+        elif not log.closed:  # otherwise it was lost during the write, and its unsaved events were dropped
             try:
                 log.publish(log.seq if end == "fenced" else upto)
-            except Exception:  # a reader's error ends neither this run nor the others
+            except Exception:  # an error of a reader must not end this run or others
                 logger.exception("run %s: a reader failed", pump.run.id)
             if log.appended > log.seq:
                 self.changed(pump)
 
     async def _serve(self) -> None:
-        """Commit until a write fails unexpectedly. After a failure return with the first success: it is reported."""
+        """Commit until a write fails unexpectedly. After a failure, return at the first success, to report it."""
         if self._has_failed:
             await self.commit()
             self._has_failed = False
         else:
-            await asyncio.create_task(self._commit_forever())  # a task of its own wakes with fewer frames
+            await asyncio.create_task(self._commit_forever())  # a separate task wakes with fewer stack frames
 
     async def _commit_forever(self) -> None:
         while True:
@@ -115,8 +115,8 @@ class Committer:
             self._more.clear()
             await self.commit()
 
-    async def _save_apart(self, parts: list[tuple[Pump, Append]]) -> None:
-        """Save entries one by one, so that one which cannot be saved fails only its own run."""
+    async def _save_one_by_one(self, parts: list[tuple[Pump, Append]]) -> None:
+        """Save entries one by one, so that an entry that cannot be saved fails only its own run."""
         for pump, entry in parts:
             try:
                 (end,) = await self._append([entry])
@@ -124,4 +124,4 @@ class Committer:
                 logger.exception("run %s: could not save events", pump.run.id)
                 pump.fail(StoreFailed())
             else:
-                await self._publish_whole(pump, entry, end)
+                await self._publish_saved(pump, entry, end)

@@ -23,35 +23,35 @@ logger = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Settles each run once: saved, judged, stored, shown. Nothing ever cancels it.
+    """Settles each run once: waits for its events, derives the settlement, stores and shows it. Never cancelled.
 
-    It is called when the pump has ended, or has ignored its cancel for the grace period. It never runs in the task
-    that is cancelled.
+    It is called when the pump has ended, or has ignored its cancellation for the grace period. It never runs in the
+    task that is cancelled.
     """
 
     def __init__(self, shared: Shared, committer: Committer, recent: Recent, settled: Callable[[Run], None]) -> None:
         self.shared = shared
         self._committer, self._recent = committer, recent
         self.settled = settled
-        """Called with each run that has settled here."""
+        """Called with each run that this engine has settled."""
 
     def take(self, pump: Pump) -> None:
-        """Settle a run whose pump has ended, or is abandoned."""
+        """Settle a run whose pump has ended or was abandoned."""
         if pump.task is None:
-            return  # it was abandoned, and has ended since
+            return  # the task was abandoned and settled before, and has ended now
         pump.stop_timer()
         if pump.task.done():
             pump.closed_at = self.shared.clock()
         if pump.keeping is None and not pump.log.closed:
             if pump.has_begun and not pump.run.kept:
-                pump.log.seal()  # nothing has to be waited for
+                pump.log.seal()  # there is no write to wait for
                 now = self.shared.clock()
                 self.show(pump, self.judge(pump, now), now)
             else:
                 pump.keeping = self.shared.tasks.spawn(self.keep(pump))
 
     async def keep(self, pump: Pump) -> None:
-        """Wait for what is unsaved, judge, store the settlement, show it."""
+        """Wait until all events are saved, then derive, store and show the settlement."""
         pump.log.seal()
         if not pump.has_begun and (closing := pump.discard_source()):
             await asyncio.wait({closing}, timeout=self.shared.limits.grace)
@@ -61,14 +61,14 @@ class Keeper:
             return  # the run was lost to another node
         now = self.shared.clock()
         settlement = self.judge(pump, now)
-        standing = await self.save(pump, settlement, now) if pump.run.kept else settlement
-        if standing is None:
+        final = await self.save(pump, settlement, now) if pump.run.kept else settlement
+        if final is None:
             self.lose(pump)
         else:
-            self.show(pump, standing, now)
+            self.show(pump, final, now)
 
     def judge(self, pump: Pump, now: float) -> AnySettlement:
-        """Decide how a run ended."""
+        """Return the settlement of a run, with its cost."""
         try:
             settlement = judge(
                 pump.log,
@@ -76,7 +76,7 @@ class Keeper:
                 cause=pump.cause,
                 closed_at=pump.closed_at,
                 now=now,
-                refused=pump.run.refused,
+                survivors=pump.run.survivors,
             )
             return self._with_cost(pump, settlement)
         except Exception:
@@ -91,21 +91,21 @@ class Keeper:
         return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(usage, cost=cost))
 
     async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
-        """Store the settlement, and return the one that stands. None if another node has the run.
+        """Store the settlement, and return the one that the store has. None if another node owns the run.
 
-        A settlement that the store cannot take is replaced by a plain failure, which is tried until it is stored.
+        If the store cannot take the settlement, a plain failure is stored in its place, with retries until it succeeds.
         """
         try:
-            return await self.shared.retry(self._writing(pump, settlement, now))
+            return await self.shared.retry(self._settlement_write(pump, settlement, now))
         except Exception:
             logger.exception("run %s: could not store the outcome", pump.run.id)
         failed = Failed(text=pump.log.text, error=StoreFailed().info().final())
-        return await self.shared.retry.always(self._writing(pump, failed, now))
+        return await self.shared.retry.always(self._settlement_write(pump, failed, now))
 
-    def _writing(
+    def _settlement_write(
         self, pump: Pump, settlement: AnySettlement, now: float
     ) -> Callable[[], Awaitable[AnySettlement | None]]:
-        """Return a write that can be repeated: it says the same each time."""
+        """Return a write that can be repeated: its arguments are fixed."""
         record, seq, settle = pump.run.record, pump.log.seq + 1, self.shared.store.settle
         message = _message_of(pump, settlement, now)
 
@@ -119,10 +119,10 @@ class Keeper:
         return write
 
     def show(self, pump: Pump, settlement: AnySettlement, now: float) -> None:
-        """Show the settlement, which is durable by now, and let go of the run."""
+        """Show the settlement, which the store has by now if the run is kept, and release the run."""
         run = pump.run
         run.measured = measured(pump)
-        self.let_go(pump)
+        self.release(pump)
         run.settle(settlement, msgspec.structs.replace(run.record, settled_at=now))
         pump.drop()
         if not run.kept:
@@ -130,17 +130,17 @@ class Keeper:
         self.settled(run)
 
     def lose(self, pump: Pump) -> None:
-        """Another node has the run: send readers to its log, and learn the settlement for those who wait."""
+        """Give up a run that another node owns: send readers to its log, and wait for the settlement there."""
         if not pump.log.closed:
             pump.end(StaleEpoch(pump.run.id))
             if pump.task is not None:
                 self.shared.abandoned.hold(pump.task)
             pump.log.abandon(partial(self.shared.this_node.log_of, pump.run.record))
-            self.let_go(pump)
+            self.release(pump)
             self.shared.tasks.start(self.shared.this_node.learn(pump.run))
 
-    def let_go(self, pump: Pump) -> None:
-        """Give back what a run has taken, once."""
+    def release(self, pump: Pump) -> None:
+        """Release what a run holds in the engine, once: its entry, its place, a source that was never read."""
         if self.shared.pumps.get(pump.run.id) is not pump:
             return
         del self.shared.pumps[pump.run.id]
@@ -152,7 +152,7 @@ class Keeper:
 
 
 def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | None:
-    """Return the message that a run leaves in its session."""
+    """Return the message that a run adds to its session; None if it has no session."""
     record = pump.run.record
     if record.session_id is None or record.message_id is None:
         return None
@@ -169,7 +169,7 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
 
 
 def measured(pump: Pump) -> Measured | None:
-    """Return the times of a run until now. If it began on another node, they are not known."""
+    """Return the times of a run so far; None if they are unknown, because it began on another node."""
     if pump.resumes or not pump.started:
         return None
     return Measured(

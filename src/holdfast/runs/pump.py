@@ -1,4 +1,4 @@
-"""The live half of a run: reads the source, and is dropped at the end."""
+"""The active part of a run: reads the source, and is dropped at the end."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ logger = logging.getLogger(__name__)
 
 
 class PumpNode(Protocol):
-    """This process as one of the nodes on a store, as a pump needs it."""
+    """The methods of this node that a pump needs."""
 
     async def sure(self) -> None:
-        """Return once the lease is held, so that this node may work on its runs."""
+        """Wait until this node holds its lease, and so may work on its runs."""
         ...
 
     async def resume(self, pump: Pump) -> Source:
-        """Make the source of a run that another node has left."""
+        """Return a source that continues a run of another node."""
         ...
 
 
 class PumpKeeper(Protocol):
-    """The keeper, as a pump needs it."""
+    """The method of the keeper that a pump needs."""
 
     def take(self, pump: Pump) -> None:
-        """Settle a run whose pump has ended, or is abandoned."""
+        """Settle a run whose pump has ended or was abandoned."""
         ...
 
 
 class PumpShared(Protocol):
-    """The shared state of the engine, as a pump needs it."""
+    """The shared state of the engine that a pump needs."""
 
     limits: Limits
     tasks: OwnedTasks
@@ -62,9 +62,9 @@ class PumpShared(Protocol):
 
 
 class Pump:
-    """Reads the source of one run, in a task that may be cancelled at any moment, before its first step too.
+    """Reads the source of one run, in a task that may be cancelled at any moment, even before its first step.
 
-    The first cause of an end stands, and the log is sealed before the cancel.
+    Only the first cause of an end counts, and the log is sealed before the task is cancelled.
     """
 
     def __init__(
@@ -78,21 +78,21 @@ class Pump:
         interrupt: Interrupt | None = None,
         resumes: bool = False,
     ) -> None:
-        # for the whole of it, from the request to the settlement
+        # from the request to the settlement
         self.run = run
         self.log = log
         self.shared = shared
         self.resumes = resumes
-        """It goes on with what another process has left."""
+        """True if the run continues one that began in another process."""
         # until the source is read
         self.source = source
-        """A source that was given. The pump makes one otherwise."""
+        """The source given by the caller. If None, the pump makes one."""
         # while the source is read
         self.time = asyncio.get_running_loop().time
         self.intake = intake
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
-        """The task has taken its first step. One that is cancelled before it never reaches a `finally`."""
+        """True once the task has run its first step. A task cancelled before that runs no `finally`."""
         self.started = self.touched = 0.0
         self.first_at: float | None = None
         self.interrupt = interrupt
@@ -107,7 +107,7 @@ class Pump:
     # reading the source
 
     def start(self) -> None:
-        """Begin to read. The run appears as begun at once."""
+        """Start the task that reads the source. The log shows the run as started at once."""
         run, loop = self.run, asyncio.get_running_loop()
         if not self.resumes:
             self.append(Segment(None, (), (RunStarted(run.record.model, run.record.message_id),)))
@@ -116,7 +116,7 @@ class Pump:
         self.task.add_done_callback(lambda _: self.shared.keeper.take(self))
 
     async def read(self) -> None:
-        """Read the source. Note how it ended before closing it: a slow or broken close no longer changes that."""
+        """Read the source. Its outcome is recorded before it is closed: a slow or failing close cannot change that."""
         self.has_begun = True
         source = self.source
         try:
@@ -143,9 +143,9 @@ class Pump:
             await self.close(source)
 
     def emit(self, events: Sequence[Yielded]) -> bool:
-        """Log events that arrived together, as one segment. False: enough for now, then `await room()`.
+        """Log events that arrived together, as one segment. If False, `await room()` before the next call.
 
-        Called by the source, whose outlet the pump is, for each arrival.
+        The pump is the outlet of its source, which calls this for each arrival.
         """
         log, kept, time = self.log, self.run.kept, self.time
         self.touched = time()
@@ -155,22 +155,22 @@ class Pump:
         elif kept:
             log.append(Segment(Text, (text,)))
             self.shared.changed(self)
-        else:  # one more token, mostly: each call shows
+        else:  # usually one token: every call in this branch counts
             clock = self.shared.clock
             log.append_published(Segment(Text, (text,)), clock())
         return not (self.is_far_behind if kept else log.is_full)
 
     async def room(self) -> None:
-        """Wait for the store, or for the client that an attached run lives by."""
+        """Wait until the store, or the client of an attached run, has caught up."""
         if self.is_far_behind:
             log = self.log
-            await _until(log, lambda: log.has_room() and log.seq >= log.appended)
-            self.touched = self.time()  # silence counts from here
+            await _wait_for(log, lambda: log.has_room() and log.seq >= log.appended)
+            self.touched = self.time()  # the idle limit counts from here
 
     def take_in(self, events: Sequence[Yielded]) -> None:
-        """Log what the source yielded, all of it or nothing. What it says of its end is for the judgement.
+        """Log what the source yielded: all of it, or nothing if an item is invalid. The intake keeps each `Finish`.
 
-        Called by `emit`, unless the events are one plain token of an answer that has begun.
+        Called by `emit`, except for a single plain token of an answer that has begun.
         """
         if self.log.sealed:
             raise RunSettled(self.run.id)
@@ -181,9 +181,9 @@ class Pump:
             self.first_at = self.touched
 
     def append(self, segment: Segment) -> None:
-        """Add a segment to the log: shown at once, or once it is saved.
+        """Add a segment to the log. Readers see it at once or, if the run is kept, once it is saved.
 
-        Called by the engine for events of its own, and by `take_in` for those of the source.
+        Called by the engine for its own events, and by `take_in` for those of the source.
         """
         if segment is NOTHING:
             return
@@ -194,12 +194,12 @@ class Pump:
             self.log.append_published(segment, self.shared.clock())
 
     def _take_error(self, error: BaseException) -> None:
-        """Log what the source raised. If the run had not been told to end, this is how it ended."""
+        """Log an error that the source raised. It is the outcome, unless the run was told to end before."""
         run = self.run
         if not self.was_ended:
             self.append(self.intake.fail(error))
         elif isinstance(error, RunSettled):
-            return  # the source went on after its stop, and the sealed log refused that
+            return  # the source emitted after the stop, and the sealed log refused it
         which = f"{run.record.kind} run {run.id} ({run.record.model or 'a source of its own'})"
         if isinstance(error, (HoldfastError, BudgetSpent)):
             logger.info("%s: the source ended with %s: %s", which, type(error).__name__, redact(str(error)))
@@ -207,48 +207,48 @@ class Pump:
             logger.error("%s: the source raised\n%s", which, redacted_traceback(error))
 
     async def close(self, source: Source | None) -> None:
-        """Close a generator in the task that iterated it. An iterator of another kind may have nothing to close."""
+        """Close a generator in the task that iterated it. Other iterators may have no `aclose`."""
         close = getattr(source, "aclose", None)
         if close is not None:
             try:
                 await close()
             except (asyncio.CancelledError, GeneratorExit):
                 raise
-            except BaseException:  # as in `read`: a source ends its own run, and nothing else
+            except BaseException:  # as in `read`: an error of a source affects only its own run
                 logger.exception("could not close the source of run %s", self.run.id)
 
     def discard_source(self) -> asyncio.Task[None] | None:
-        """Close a source that was never read, in a task of its own, which may never end."""
+        """Close a source that was never read, in a separate task: the close may never return."""
         source, self.source = self.source, None
         return None if source is None else self.shared.tasks.spawn(self.close(source))
 
-    # what is so of it
+    # state
 
     @property
     def is_reading(self) -> bool:
-        """The task has not ended."""
+        """True while the task runs."""
         return self.task is not None and not self.task.done()
 
     @property
     def is_far_behind(self) -> bool:
-        """The store, or the reader that is waited for, is further behind than it may be: the source has to wait."""
+        """True if the store or the attached reader is behind by more than the limit: the source has to wait."""
         log = self.log
         return log.is_full or log.appended - log.seq > self.shared.limits.unsaved
 
     @property
     def was_ended(self) -> bool:
-        """The run was told to end, or has ended already, here or in another process."""
+        """True if the run was told to end or has ended, here or in another process."""
         return self.cause is not None or self.log.sealed
 
     async def saved(self) -> None:
-        """Wait until everything appended is saved and shown, or the run belongs to another process."""
+        """Wait until all appended events are saved and shown, or another process owns the run."""
         log = self.log
-        await _until(log, lambda: log.seq >= log.appended)
+        await _wait_for(log, lambda: log.seq >= log.appended)
 
-    # ending it
+    # ending
 
     def end(self, cause: StopIntent | HoldfastError) -> bool:
-        """Interrupt the source, once. The first cause stands, and so does an end that is already there.
+        """Interrupt the source, once. Only the first cause counts, and none once the source has ended.
 
         False if the run had ended, or was told to end before.
         """
@@ -263,33 +263,33 @@ class Pump:
         return True
 
     def fail(self, error: HoldfastError) -> None:
-        """End a run whose new events cannot be saved: drop them, and fail whatever the source said of its end."""
+        """Fail a run whose new events cannot be saved, and drop them. A `Finish` of the source no longer counts."""
         self.intake.fail(error)
         self.end(error)
         self.log.drop_unpublished()
 
     def call_interrupt(self, reason: str) -> None:
-        """Call the hook, once."""
+        """Call the interrupt hook, once."""
         hook, self.interrupt = self.interrupt, None
         if hook is not None:
             self.shared.tasks.start(_call(hook, reason, self.run.id))
 
     def abandon(self) -> None:
-        """Settle although the source ignores its cancel: the sealed log refuses whatever it still says."""
+        """Settle a run whose source ignores its cancellation. The sealed log refuses what the source still emits."""
         assert self.task is not None
         logger.warning("run %s: source ignored the stop for %g s; abandoned", self.run.id, self.run.grace)
         self.shared.abandoned.hold(self.task)
         self.shared.keeper.take(self)
 
     def stop_timer(self) -> None:
-        """Do not abandon the source any more."""
+        """Cancel the timer that abandons the source."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def drop(self) -> None:
-        """Let go of everything, so that reference counting frees it. An error's traceback holds all that the source
-        has used, and often the error itself."""
+        """Clear all references, so that reference counting frees them. The traceback of an error refers to the locals
+        of the source, and often to the error itself: a reference cycle."""
         if self.intake.error is not None:
             self.intake.error.__traceback__ = None
             self.intake.error = None
@@ -297,16 +297,16 @@ class Pump:
 
 
 async def left_this_node(pump: Pump) -> None:
-    """Wait until a run is no longer worked on here: it has settled, or belongs to another process."""
-    await _until(pump.log, lambda: pump.log.closed)
+    """Wait until a run is no longer active on this node: it has settled, or another process owns it."""
+    await _wait_for(pump.log, lambda: pump.log.closed)
 
 
-async def _until(log: Log, is_so: Callable[[], bool]) -> None:
-    """Wait until something is so of a log."""
+async def _wait_for(log: Log, condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true. It is checked whenever the log grows."""
     grew = asyncio.Event()
     unwatch = log.watch(grew.set)
     try:
-        while not is_so():
+        while not condition():
             grew.clear()
             await grew.wait()
     finally:
@@ -315,8 +315,8 @@ async def _until(log: Log, is_so: Callable[[], bool]) -> None:
 
 async def _call(hook: Interrupt, reason: str, run_id: str) -> None:
     try:
-        called: Any = hook(reason)
-        if inspect.isawaitable(called):
-            await called
+        result: Any = hook(reason)
+        if inspect.isawaitable(result):
+            await result
     except Exception:
         logger.exception("the interrupt hook of run %s failed", run_id)

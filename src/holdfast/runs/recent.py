@@ -8,14 +8,14 @@ from ..log.log import Log
 from ..log.storable import characters
 from .run import Run
 
-_EVENTS_OF_A_RUN = 32  # a run without events takes the memory of as many events: 4 kB
+_EVENTS_OF_A_RUN = 32  # the memory of a run without events, counted in events: 4 kB
 _CHARACTERS_OF_AN_EVENT = 128
 
 
 class Recent:
     """Keeps ended runs for a while, so that a client can still read one to its end.
 
-    Memory is counted in events. The oldest runs are dropped when all together are over the limit.
+    Memory is counted in events. The oldest runs are dropped when the sum is over the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -33,13 +33,13 @@ class Recent:
 
     def get(self, run_id: str) -> Run | None:
         """Return a run that is still kept."""
-        kept = self._runs.get(run_id)
-        return kept[0] if kept is not None else None
+        entry = self._runs.get(run_id)
+        return entry[0] if entry is not None else None
 
     def forget(self, run_id: str) -> None:
-        """Drop a run before its time."""
-        if (kept := self._runs.pop(run_id, None)) is not None:
-            self._weight -= kept[1]
+        """Drop a run now."""
+        if (entry := self._runs.pop(run_id, None)) is not None:
+            self._weight -= entry[1]
 
 
 def _weight(run: Run, log: Log) -> int:

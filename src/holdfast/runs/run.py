@@ -1,4 +1,4 @@
-"""One generation, from start to settlement, as a caller sees it."""
+"""One generation, from start to settlement: the object that callers use."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from ..store import Idempotency, RunRecord, Status
 from .stored_log import StoredLog
 
 Interrupt = Callable[[str], Any]
-"""Called once, with a reason, when a run is stopped, left or out of time: for sources that need more than a cancel."""
+"""Called once, with the reason, when a run is told to end: for sources that need more than a cancellation."""
 
 Render = Callable[[int, Segment], bytes]
-"""Returns a segment as bytes; the first event in it has the number that is given."""
+"""Renders a segment as bytes. The number is the `seq` of its first event."""
 
 Cost = Callable[[RunRecord, AnySettlement], float | None]
 """Returns the cost of a run that has ended; None if it is not known."""
 
 Observe = Callable[["Run"], None]
-"""Called once with each run that has settled in this process, for metrics. It must not wait."""
+"""Called once with each run that has settled in this process, for metrics. It must not block."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long and how many. None means no limit."""
+    """Limits on durations and numbers. None means no limit."""
 
     idle: float | None = 120.0
-    """Seconds without an event after which a run has failed."""
+    """Seconds without an event after which a run fails."""
     deadline: float | None = 3600.0
-    """Seconds that a run may take in all."""
+    """Maximum duration of a run, in seconds."""
     grace: float = 1.0
     """Seconds that a stopped source may take to end before it is abandoned."""
     runs: int = 2000
-    """Runs going on at once."""
+    """Maximum number of runs that are active at once."""
     runs_per_owner: int | None = None
     queue: int = 32
-    """Runs waiting in one session."""
+    """Maximum number of queued runs in one session."""
     unsaved: int = 20_000
-    """Events of one run that may wait for a store that is away; then its source waits too."""
+    """Unsaved events of one run, while the store is unavailable. Beyond this its source waits."""
     log: int = 200_000
-    """Events kept in the memory of a run that nobody asked to keep."""
+    """Events held in memory for a run that is not stored."""
     recent: int = 500_000
-    """Events of ended runs that nobody asked to keep, all together: they can be replayed for a while.
+    """Events held in memory for all ended runs that are not stored: they can be replayed for a while.
 
-    A run itself counts as some events more, and so do long texts: this bounds memory."""
+    To bound memory, each run counts as some events more, and so do long texts."""
 
 
 class StopResult(NamedTuple):
-    """How a run ended that was told to stop. Several callers may stop one run: at most one of them stopped it."""
+    """The settlement of a stopped run, and whether this call caused it. At most one of several concurrent calls did."""
 
     settlement: AnySettlement
     by_this_call: bool
-    """Whether this call is why the run ended. False if it had ended, or was ending for another reason."""
+    """True if this call ended the run. False if it had ended, or was ending for another reason."""
 
 
 class Live(Protocol):
-    """The live half of a run, while it is queued or goes on here."""
+    """The active part of a run, while it is queued or running on this node."""
 
     interrupt: Interrupt | None
 
@@ -69,7 +69,7 @@ class Live(Protocol):
 
 
 class RunEngine(Protocol):
-    """The engine of a run, as the run needs it."""
+    """The methods of the engine that a run needs."""
 
     async def stop_run(self, run: Run, by: StoppedBy) -> bool: ...
 
@@ -83,44 +83,44 @@ class RunEngine(Protocol):
 class Run:
     """One generation, from start to settlement.
 
-    What a caller sees never goes backwards: a run is queued, running, settled, and its first settlement stands.
+    What a caller sees never goes backwards: a run is queued, running, settled, and its first settlement is final.
     """
 
     def __init__(
         self, engine: RunEngine, record: RunRecord, log: Log | StoredLog, limits: Limits, *, kept: bool
     ) -> None:
-        # for as long as anybody has it
+        # for the lifetime of the object
         self.id = record.id
         """`run_…`: unguessable, sorts by time."""
         self.engine = engine
         self.record = record
         self.kept = kept
         self.idempotency: Idempotency | None = None
-        """The key of the caller's own that has started it."""
+        """The idempotency key of the request that started it."""
         self.log = log
         self.status: Status = record.status
         self.settlement: AnySettlement | None = record.settlement
         self.measured: Measured | None = None
         """Its times, once it has settled in this process."""
         self.rendering: Render | None = None
-        """Renders its events for readers that are in step with each other. The first of them sets it."""
+        """Renders its events once for all readers at the same position. Set by the first reader."""
         self._done = asyncio.Event()
-        self._is_held = False
-        # until it has ended here
+        self._has_client = False
+        # until it has ended on this node
         self.live: Live | None = None
-        # while its source is read, which may change these
+        # while its source is read; the source may change these
         self.idle, self.deadline, self.grace = limits.idle, limits.deadline, limits.grace
         self._waits = record.waits
         self.quiet: Callable[[], bool] | None = None
-        """True while the source has a good reason to be silent, such as a tool at work: the idle limit waits."""
-        self.refused: list[str] = []
-        """What did not end when it was told to: the source says so, and the receipt of a stop tells."""
+        """Returns True while the source is expected to be silent, such as while a tool runs: no idle limit applies."""
+        self.survivors: list[str] = []
+        """Processes and threads that outlived a stop, as the source reports them. Copied into the stop's receipt."""
         if record.settlement is not None:
             self._done.set()
 
     @property
     def waits(self) -> bool:
-        """Whether it only waits for a person: a server that ends leaves it to the next one, to wait on."""
+        """True while it only waits for a person. A server that shuts down leaves such a run to the next process."""
         return self._waits
 
     @waits.setter
@@ -144,47 +144,47 @@ class Run:
         return _read(self.log, after)
 
     async def times(self) -> list[tuple[int, float]]:
-        """Return when its events came: the last seq of those that came together, and the time in Unix seconds."""
+        """Return when its events arrived, in Unix seconds: `(last seq, time)` of each group that arrived together."""
         if isinstance(self.log, Log) and not self.kept:
             return self.log.times()
         return await self.engine.times_of(self.id)
 
     async def saved(self) -> None:
-        """Wait until all that the source has said is saved: what it does next cannot be forgotten by a crash."""
+        """Wait until all events so far are saved. The source can then act on them: a crash no longer loses them."""
         if self.live is not None:
             await self.live.saved()
 
     async def stop(self, by: StoppedBy = "user") -> StopResult:
-        """End the run, even in the middle of an await, wait for the settlement, and say whether this call ended it.
+        """End the run, even in the middle of an await. Return its settlement, and whether this call ended it.
 
-        Stopping twice, or after the end, is harmless: the first ending stands.
+        A second stop, or a stop after the end, is harmless: the first outcome is final.
         """
         is_first = await self.engine.stop_run(self, by)
         settlement = await self.settled()
         return StopResult(settlement, is_first and settlement.outcome == "stopped")
 
     def on_stop(self, hook: Interrupt) -> None:
-        """Call a hook once, with the reason, when the run is told to end: for a source that the engine has made."""
+        """Call a hook once, with the reason, when the run is told to end: for sources that the engine makes."""
         if self.live is not None:
             self.live.interrupt = hook
 
     def take_hold(self) -> bool:
-        """Become the client by whose stay an attached run lives. True for the first who asks, if it goes on here."""
-        first, self._is_held = not self._is_held, True
+        """Register the client that an attached run depends on. True for the first caller, if the run is active here."""
+        first, self._has_client = not self._has_client, True
         if isinstance(self.log, StoredLog):
             self.log.hold = True
             return False
         return first and self.record.lifetime == "attached"
 
     async def leave(self, by: StoppedBy = "disconnect") -> None:
-        """Say that the client who started the run has left: an attached run stops, a detached one goes on."""
+        """Handle that the registered client has left: an attached run stops, a detached one continues."""
         if self.record.lifetime == "attached":
             await self.stop(by)
 
     async def settled(self) -> AnySettlement:
-        """Wait until the run has ended, however it ends."""
+        """Wait until the run has ended, and return its settlement."""
         if self.settlement is None and isinstance(self.log, StoredLog):
-            await self.engine.learn(self)  # it goes on in another process, or in none
+            await self.engine.learn(self)  # it runs in another process, or in none
         else:
             await self._done.wait()
         assert self.settlement is not None
@@ -193,13 +193,13 @@ class Run:
     # for the engine
 
     def settle(self, settlement: AnySettlement, record: RunRecord | None = None) -> None:
-        """Show how the run has ended, which is durable by now. The first settlement stands."""
+        """Show the settlement, which the store has by now if the run is kept. Only the first one counts."""
         if self.settlement is None:
             self.settlement = settlement
             self.status = "settled"
             self.record = record or self.record
             if self.log.successor is not None:
-                self.log = self.log.successor()  # another node has ended it
+                self.log = self.log.successor()  # another node has settled it
             if isinstance(self.log, StoredLog):
                 self.log.end(self.record)
             elif not self.log.closed:
@@ -209,7 +209,7 @@ class Run:
 
 
 async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:
-    """Yield the events of a log, and of its successor if another node has the run."""
+    """Yield the events of a log, and of its successor if another node owns the run."""
     grew = asyncio.Event()
     unwatch = log.watch(grew.set)
     try:
@@ -220,7 +220,7 @@ async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, E
                 after += 1
                 yield after, event
             if events:
-                await asyncio.sleep(0)  # a replay of a million events leaves the loop to others
+                await asyncio.sleep(0)  # a replay of a million events must not block the event loop
             elif log.successor is not None:
                 log = log.successor()
                 unwatch = log.watch(grew.set)

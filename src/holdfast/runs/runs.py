@@ -1,4 +1,4 @@
-"""The runs of one process: made, started, settled. Sessions and other nodes are built on it."""
+"""Creates, starts and settles the runs of one process. Sessions and nodes are built on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .watchdog import Watchdog
 
 @dataclass(frozen=True, kw_only=True)
 class RunClasses:
-    """The classes that work on runs. A test can replace one by one with a mistake in it."""
+    """The classes that work on runs. A test can replace any of them with a faulty one."""
 
     run: type[Run] = Run
     log: type[Log] = Log
@@ -39,9 +39,9 @@ class RunClasses:
 
 
 class Runs:
-    """The parts that work on runs, put together.
+    """The parts that work on runs, connected to each other.
 
-    `settled` is called with each run that has settled here. The `engine` is what the runs themselves call.
+    `settled` is called with each run that has settled here. The `engine` is called by the runs themselves.
     """
 
     def __init__(self, engine: RunEngine, shared: Shared, classes: RunClasses, settled: Callable[[Run], None]) -> None:
@@ -55,7 +55,7 @@ class Runs:
 
     @property
     def unsaved(self) -> int:
-        """The runs with events that are not saved."""
+        """Number of runs with unsaved events."""
         return self._committer.unsaved
 
     def make(
@@ -68,7 +68,7 @@ class Runs:
         think: bool = True,
         log: Log | None = None,
     ) -> Pump:
-        """Make a run that is to go on here, or to wait. With a `log` it goes on with what another process left."""
+        """Make a run that will start or wait on this node. With a `log` it continues a run of another process."""
         classes, resumes = self._classes, log is not None
         log = log or classes.log(record.id, limit=None if kept else self.shared.limits.log)
         run = classes.run(self._engine, record, log, self.shared.limits, kept=kept)
@@ -77,14 +77,14 @@ class Runs:
         )
 
     def launch(self, pump: Pump, reserved: Places | None = None) -> Run:
-        """Start a run, in a place that was `reserved` for it, or in one more."""
+        """Start a run, in one of the `reserved` places or in an additional one."""
         run = pump.run
         run.status = "running"
         self.shared.pumps[run.id] = pump
         if reserved is None:
             self.shared.admission.take(run.record.owner)
         else:
-            reserved.pass_one_on()
+            reserved.transfer_one()
         pump.start()
         self._watchdog.watch(pump)
         self.shared.this_node.changed(run)
@@ -93,34 +93,34 @@ class Runs:
         return run
 
     def adopt(self, record: RunRecord, log: Log) -> Pump:
-        """Go on with a run that another node has left."""
+        """Continue a run of another node."""
         pump = self.make(record, log=log)
         self.launch(pump)
         return pump
 
     def stored(self, record: RunRecord) -> Run:
-        """Return a stored run that is not worked on here."""
+        """Return a stored run that is not active on this node."""
         return self.with_log(record, self.shared.this_node.log_of(record), kept=True)
 
     def with_log(self, record: RunRecord, log: StoredLog, *, kept: bool) -> Run:
-        """Return a run that is not worked on here, with its log."""
+        """Return a run that is not active on this node, with its log."""
         return self._classes.run(self._engine, record, log, self.shared.limits, kept=kept)
 
     def here(self, run_id: str) -> Run | None:
-        """Return a run that is worked on here, or has ended here and is not stored."""
+        """Return a run that is active on this node, or has ended here and is not stored."""
         pump = self.shared.pumps.get(run_id)
         return pump.run if pump is not None else self.recent.get(run_id)
 
-    # the end
+    # shutdown
 
     def stop_all(self) -> None:
-        """Stop what runs, and what is started from now on: the process ends."""
+        """Stop all runs, and those that start from now on: the process shuts down."""
         self._stops_all = True
         for pump in self.shared.pumps.running():
             pump.end(StopIntent("shutdown", self.shared.clock()))
 
     async def all_settled(self, until: float) -> None:
-        """Wait for what goes on, and for what is about to, until a time of the loop's clock."""
+        """Wait until all started and starting runs have settled, at most until a time of the loop's clock."""
         work, pumps = self.shared.work, self.shared.pumps
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):

@@ -1,4 +1,4 @@
-"""What the parts of one engine share: its runs, its limits, its tasks, and the node that it is."""
+"""State that the parts of one engine share: its runs, its limits, its tasks, and its node."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ Clock = Callable[[], float]
 
 
 class Pumps(dict[str, Pump]):
-    """The runs that this engine works on, queued or running, by their ids."""
+    """The queued and running runs of this engine, by id."""
 
     def running(self) -> list[Pump]:
-        """Return those that have started and are not settled."""
+        """Return the runs that have started and are not settled."""
         return [pump for pump in self.values() if pump.run.status == "running"]
 
     def of_session(self, session_id: str) -> list[Pump]:
-        """Return those of a session."""
+        """Return the runs of a session."""
         return [pump for pump in self.values() if pump.run.record.session_id == session_id]
 
 
 class ThisNode(PumpNode, Protocol):
-    """This process as one of the nodes on a store: all that runs and sessions need of it."""
+    """This process as one of the nodes that share a store: the methods that runs and sessions need."""
 
     async def renew(self) -> None:
         """Renew the lease now. A fenced node loses its runs."""
         ...
 
     def log_of(self, record: RunRecord) -> StoredLog:
-        """Return the log of a run that is not worked on here."""
+        """Return the log of a run that is not active on this node."""
         ...
 
     async def learn(self, run: Run) -> None:
-        """Wait for the settlement of a run that is not worked on here, and show it."""
+        """Wait for the settlement of a run that is not active on this node, and show it."""
         ...
 
     def changed(self, run: Run) -> None:
-        """Take note that a run has started or ended: limits count the runs of all nodes."""
+        """Record that a run has started or ended: limits count the runs of all nodes."""
         ...
 
     async def ask_to_stop(self, run_id: str, by: StoppedBy) -> bool:
@@ -58,11 +58,11 @@ class ThisNode(PumpNode, Protocol):
 
 @dataclass(slots=True)
 class Shared:
-    """What the parts of one engine share, for its life."""
+    """State that the parts of one engine share, for its lifetime."""
 
     store: Store
     has_store: bool
-    """If not, every call of `store` is a TypeError."""
+    """If False, every call of `store` raises TypeError."""
     node_id: str
     """The id of this node in the store. A fenced node takes a new one."""
     limits: Limits
@@ -71,15 +71,15 @@ class Shared:
     admission: Admission
     cost: Cost
     work: OwnedTasks
-    """Tasks that may start or settle a run. The engine's end waits for them."""
+    """Tasks that may start or settle a run. `Engine.close` waits for them."""
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("the engine"))
     abandoned: OwnedTasks = field(default_factory=lambda: OwnedTasks("an abandoned source"))
     pumps: Pumps = field(default_factory=Pumps)
     retry: Retry = field(default_factory=Retry)
     background: Background = field(default_factory=Background)
     others: list[NodeRecord] = field(default_factory=list)
-    """The other nodes that are not fenced, at the last look."""
+    """The other nodes, without fenced ones, as last read from the store."""
     changed: Callable[[Pump], None] = field(init=False)
-    """The committer's: a run has new events."""
+    """`Committer.changed`: called when a run has new events."""
     keeper: PumpKeeper = field(init=False)
     this_node: ThisNode = field(init=False)

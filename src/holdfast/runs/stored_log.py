@@ -1,4 +1,4 @@
-"""The log of a run that does not go on here, read from the store."""
+"""The log of a run that is not active on this node, read from the store."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from ..log.segment import Segment, segment_of
 from ..store import RunRecord, Store
 
 LOOK_AGAIN = 0.5
-"""Seconds between two looks at a run that goes on in another process, or in none."""
+"""Seconds between two reads of a run that is active in another process, or in none."""
 
-_AT_ONCE = 512  # events of a stored log that are read at once
+_MAX_EVENTS = 512  # maximum number of events of an ended run in one read
 
 
 class StoredLog:
-    """The log of a run that does not go on here, read the same way as a live one."""
+    """The log of a run that is not active on this node, with the same reading methods as a live log."""
 
     pause = LOOK_AGAIN
-    """Seconds between two looks of a reader, until the run has ended."""
+    """Seconds between two reads by a reader, until the run has ended."""
     successor = None
-    """A reader of this log reads it to its end."""
+    """None: a reader reads this log to its end."""
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._store = store
         self.record = record
-        """The run, as it was read last. Who has read the settlement finds it here."""
+        """The record as last read. It has the settlement once a reader has read that."""
         self.hold = False
-        """The reader is the client by whose stay an attached run lives: a log of another node tells its owner."""
+        """True if the reader is the client that an attached run depends on. A remote log tells the owning node."""
         self.closed = record.settlement is not None
         self.seq = record.seq
         self.oldest = record.oldest
         self.text = record.settlement.text if record.settlement else ""
 
     async def look(self) -> None:
-        """Learn the text so far of a run that has not ended."""
+        """Read the text so far of a run that has not ended."""
         if self.record.settlement is None:
             log = await read_back(self._store, self.record.id)
             self.seq, self.text = log.seq, log.text
 
     def end(self, record: RunRecord) -> None:
-        """Learn how the run has ended. It has no settlement if it is gone, with its session."""
+        """Take the settlement from a record. A run that was deleted with its session has none."""
         if record.settlement is not None:
             self.record, self.closed = record, True
             self.seq, self.text = record.seq, record.settlement.text
 
     async def batch(self, after: int) -> Segment:
-        """Return the next events after `after`. A settlement that is known is not read again: it may be long."""
+        """Return the next events after `after`. A known settlement is not read again: it may be long."""
         if self.record.settlement is not None:
             if after >= self.seq - 1:
                 return segment_of([Settled(self.record.settlement)][after - self.seq + 1 :])
-            return segment_of(await self._store.read_log(self.record.id, after, min(_AT_ONCE, self.seq - 1 - after)))
+            return segment_of(await self._store.read_log(self.record.id, after, min(_MAX_EVENTS, self.seq - 1 - after)))
         record = await self._store.get_run(self.record.id) if not self.closed else None
         events = await self._store.read_log(self.record.id, after)
         self.closed = record is None or record.settlement is not None
         return await self._with_end(events)
 
     async def _with_end(self, events: Sequence[Event]) -> Segment:
-        """Return events as a segment. With the settlement among them, the whole record is known."""
+        """Return events as a segment. If they end with the settlement, read the final record."""
         if events and isinstance(events[-1], Settled) and (record := await self._last_record()) is not None:
             self.end(record)
         return segment_of(events)
@@ -69,23 +69,23 @@ class StoredLog:
         return await self._store.get_run(self.record.id)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` every now and then, until the returned function is called."""
+        """Call `wake` every `pause` seconds, until the returned function is called."""
         if self.closed:
             return lambda: None
         timer: asyncio.TimerHandle
 
-        def look_again() -> None:
+        def poll() -> None:
             nonlocal timer
-            timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+            timer = asyncio.get_running_loop().call_later(self.pause, poll)
             wake()
 
-        timer = asyncio.get_running_loop().call_later(self.pause, look_again)
+        timer = asyncio.get_running_loop().call_later(self.pause, poll)
         return lambda: timer.cancel()
 
     async def snapshot(self) -> tuple[int, Snapshot]:
-        """Return what was visible before the settlement, and up to which seq: a reader can go on from there."""
+        """Return a snapshot of the output before the settlement, with the seq from which a reader can continue."""
         record = self.record
-        if self.oldest > 1 and record.settlement is not None:  # the log was trimmed: its message is left
+        if self.oldest > 1 and record.settlement is not None:  # the log was trimmed, but its message is still there
             messages = await self._store.messages(record.session_id) if record.session_id is not None else []
             return self.seq - 1, Snapshot(record.settlement.text, reasoning_of(record.id, messages))
         return await (await read_back(self._store, record.id)).snapshot()

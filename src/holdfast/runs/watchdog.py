@@ -14,24 +14,24 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """One timer for all runs. An event costs nothing here: a pump only notes its time.
+    """One timer for all runs. An event costs nothing here: a pump only records its time.
 
-    Silence counts only while the source may speak: not while it waits for the store or for a reader, nor while a run is
-    `quiet` for a reason of its source's.
+    The idle limit counts only while the source is expected to emit: not while it waits for the store or for a reader,
+    nor while the `quiet` function of the run returns True.
     """
 
     def __init__(self, pumps: Pumps) -> None:
         self._pumps = pumps
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = math.inf
+        self._next_check = math.inf
 
     def watch(self, pump: Pump) -> None:
-        """Watch a pump that has just started. It is rarely the first that may be due."""
+        """Watch a pump that has just started. It is rarely the first to reach a limit."""
         limits = [limit for limit in (pump.run.idle, pump.run.deadline) if limit is not None]
-        self._look_by(pump.started + min(limits, default=math.inf))
+        self._check_by(pump.started + min(limits, default=math.inf))
 
     def check(self, pump: Pump, now: float) -> None:
-        """End a run that has been silent, or has gone on, for too long."""
+        """End a run that has reached its idle limit or its deadline."""
         run = pump.run
         if pump.is_far_behind or (run.quiet is not None and run.quiet()):
             pump.touched = now
@@ -45,23 +45,23 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_by(self, time: float) -> None:
-        if time < self._looks_at:
+    def _check_by(self, time: float) -> None:
+        if time < self._next_check:
             if self._timer is not None:
                 self._timer.cancel()
-            self._looks_at = time
+            self._next_check = time
             self._timer = asyncio.get_running_loop().call_at(time, self._check_all)
 
     def _check_all(self) -> None:
         now, running = asyncio.get_running_loop().time(), self._pumps.running()
-        self._looks_at, self._timer = math.inf, None
+        self._next_check, self._timer = math.inf, None
         for pump in running:
             self.check(pump, now)
-        self._look_by(min(map(due, running), default=math.inf))
+        self._check_by(min(map(due, running), default=math.inf))
 
 
 def _end(pump: Pump, error: HoldfastError) -> None:
-    """End a run at a limit, and log it: nothing else says so on the server."""
+    """End a run at a limit, and log it: nothing else on the server reports it."""
     record = pump.run.record
     if pump.end(error):
         model = record.model or "a source of its own"
@@ -69,7 +69,7 @@ def _end(pump: Pump, error: HoldfastError) -> None:
 
 
 def due(pump: Pump) -> float:
-    """Return the loop's time at which a run reaches a limit; infinity once it has been told to end."""
+    """Return when a run reaches a limit, in the loop's time; infinity once it was told to end."""
     run = pump.run
     if pump.log.sealed or not pump.is_reading:
         return math.inf

@@ -8,11 +8,11 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 __all__ = ["UpstreamAddress", "key_in", "origin_of", "request_headers", "secrets_of"]
 
-_TELLING_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
+_SECRET_NAMES = ("auth", "key", "token", "secret", "cookie", "sig", "password")
 
 
 class UpstreamAddress:
-    """A base URL, checked once. Each request has its query, and the `query` of the settings."""
+    """A base URL, checked once. Each request has the query of the base URL and the `query` of the settings."""
 
     def __init__(self, base_url: str, query: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(base_url.strip())
@@ -41,7 +41,7 @@ class UpstreamAddress:
         return target if location and origin_of(target) == origin_of(url) else None
 
     def query(self) -> list[tuple[str, str]]:
-        """Return the fields of the query, each as it is meant and as it is written."""
+        """Return the fields of the query twice: decoded, and as written in the URL."""
         written = [part.partition("=")[::2] for part in self._query.split("&")]
         return [*parse_qsl(self._query), *written]
 
@@ -56,8 +56,8 @@ def origin_of(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host.isascii() or not host.isprintable():
         return ""
     host = f"[{host}]" if ":" in host else host
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
+    default_port = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" if port in (None, default_port) else f"{parts.scheme}://{host}:{port}"
 
 
 def _without_secrets(url: str) -> str:
@@ -97,10 +97,10 @@ def request_headers(key: Mapping[str, str], headers: Mapping[str, str]) -> dict[
 
 def secrets_of(headers: Mapping[str, str], url: UpstreamAddress) -> tuple[str, ...]:
     """Return what must never be shown: keys in headers and in the URL's query."""
-    named = [*headers.items(), *url.query()]
-    telling = [value for name, value in named if _is_telling(name.lower())]
-    return tuple(value.removeprefix("Bearer ").strip() for value in telling)
+    fields = [*headers.items(), *url.query()]
+    secrets = [value for name, value in fields if _may_be_secret(name.lower())]
+    return tuple(value.removeprefix("Bearer ").strip() for value in secrets)
 
 
-def _is_telling(name: str) -> bool:
-    return name == "code" or any(part in name for part in _TELLING_NAMES)  # Azure's functions call their key `code`
+def _may_be_secret(name: str) -> bool:
+    return name == "code" or any(part in name for part in _SECRET_NAMES)  # Azure's functions call their key `code`

@@ -13,7 +13,7 @@ __all__ = ["Catalogue", "model_names"]
 MODELS_RETRY = 10.0
 """Maximum seconds between a failed request and the next one."""
 READ_AGAIN = 3.0
-"""Seconds for which a list is not read again for a name that it lacks."""
+"""Seconds after a read during which a missing name does not cause another read."""
 MODELS_WAIT = 2.0
 """Maximum seconds that a caller waits for the first list. The request may take longer."""
 
@@ -35,7 +35,7 @@ class Catalogue:
         self._names: list[str] | None = None
         self._due = 0.0
         self._read_at = -math.inf
-        self._is_read = False  # the last request had a list
+        self._is_read = False  # the last request returned a list
         self._task: asyncio.Task[None] | None = None
 
     async def names(self) -> list[str]:
@@ -46,7 +46,7 @@ class Catalogue:
         return list(self._names or ())
 
     async def has(self, listed: Callable[[list[str]], bool]) -> bool | None:
-        """Return what `listed` says of the list, which is read again for a name that it lacks; None without a list."""
+        """Return the result of `listed` for the list, which is read again if that is False; None without a list."""
         if self._names is None and self._read_at > -math.inf:
             self._renew_if_due()
             return None  # it could not be read: a request need not wait for another try

@@ -1,8 +1,8 @@
 """Compressed responses. None is requested (`Accept-Encoding: identity`), but some gateways compress all the same.
 
-gzip and deflate are decoded as they arrive, 64 kB at a time, so that a small body that becomes a large one reaches the
-limits of its decoder before it fills the memory. One read may become 4 MiB: more would keep the event loop busy.
-Other encodings (br, zstd) are refused by name.
+gzip and deflate are decoded as they arrive, 64 kB at a time, so that a small body that expands to a large one reaches
+the limits of its decoder before it fills the memory. One read may expand to 4 MiB: more would block the event loop.
+Other encodings (br, zstd) are refused, with an error that names them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .decoder import ResponseDecoder
 __all__ = ["InflatingDecoder", "can_be_inflated", "encoding_of", "inflated"]
 
 _PIECE = 64 * 1024
-_MOST_FROM_A_READ = 4 * 1024 * 1024
+_MAX_FROM_A_READ = 4 * 1024 * 1024
 _GZIP_OR_ZLIB, _RAW = 47, -15  # zlib's `wbits`
 _DEFLATE = 8  # the lower half of the first byte of a zlib stream: the method
 
@@ -54,22 +54,22 @@ class _Inflater:
             try:
                 piece = self._stream.decompress(data, _PIECE)
             except zlib.error:
-                yield _sound_part(before, data)
+                yield _readable_part(before, data)
                 raise
             data = self._stream.unconsumed_tail
             if piece:
                 yield piece
 
 
-def _sound_part(stream: Any, data: bytes) -> bytes:
+def _readable_part(stream: Any, data: bytes) -> bytes:
     """Return the readable part of faulty data: zlib returns none of it."""
-    sound = bytearray()
+    readable = bytearray()
     try:
         for at in range(len(data)):
-            sound += stream.decompress(data[at : at + 1], _PIECE)
+            readable += stream.decompress(data[at : at + 1], _PIECE)
     except zlib.error:
         pass  # the faulty byte
-    return bytes(sound)
+    return bytes(readable)
 
 
 def inflated(body: bytes, encoding: str, limit: int) -> bytes:
@@ -97,17 +97,17 @@ class InflatingDecoder:
 
     @property
     def over(self) -> bool:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.over
 
     @property
     def finished(self) -> bool:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.finished
 
     @property
     def error(self) -> ProviderError | None:
-        """As the dialect's decoder has it."""
+        """The attribute of the dialect's decoder."""
         return self._decoder.error
 
     @error.setter
@@ -116,22 +116,22 @@ class InflatingDecoder:
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
         """Return the events that one more read completes."""
-        said: list[Sequence[Yielded]] = []
-        room = _MOST_FROM_A_READ
+        events: list[Sequence[Yielded]] = []
+        room = _MAX_FROM_A_READ
         try:
             for piece in self._inflater.feed(data) if data else ():
-                said += self._decoder.feed(piece)
+                events += self._decoder.feed(piece)
                 room -= len(piece)
                 if self.over:
                     break
                 if room < 0:
-                    said.append(
-                        self._broken(f"a compressed answer that expands to over {_MOST_FROM_A_READ} bytes at once")
+                    events.append(
+                        self._broken(f"a compressed answer that expands to over {_MAX_FROM_A_READ} bytes at once")
                     )
                     break
         except zlib.error:
-            said.append(self._broken("a compressed answer that cannot be decompressed"))
-        return said
+            events.append(self._broken("a compressed answer that cannot be decompressed"))
+        return events
 
     def _broken(self, what: str) -> list[Yielded]:
         """End the answer as one that was cut off, with the reason."""

@@ -1,9 +1,9 @@
-"""The base of the decoders of all dialects: reads become frames, and every ending is distinguished.
+"""The base of the decoders of all dialects: cuts reads into frames, and distinguishes every way an answer ends.
 
-Pure: no connection and no task. The same bytes give the same events, however they are cut.
+Pure: no connection and no task. The same bytes give the same events, however they are split into reads.
 
-- An answer is complete when the upstream said how it ended. Anything less is an error, and so is an invalid frame: to
-  skip it would lose text silently.
+- An answer is complete when the upstream has sent its finish reason. Without one it is an error, and so is an invalid
+  frame: to skip it would lose text silently.
 - A call is complete when its upstream ends it with JSON. Without JSON it is a call only if the model was not cut off.
 - A lone surrogate waits for its other half. If none comes it becomes U+FFFD.
 
@@ -41,12 +41,12 @@ __all__ = ["DialectDecoder", "FrameReader", "OpenCall", "ResponseDecoder", "deco
 T = TypeVar("T")
 
 _ERROR_BODY = 64 * 1024
-_WHOLE = object()  # the key of a call in one piece
-_COST_OF_A_FRAME = 8  # the cost of an empty frame against `max_text`, so that an answer is finite
+_WHOLE_CALL = object()  # the key of a call that arrives whole
+_COST_OF_A_FRAME = 8  # what each frame counts against `max_text`, so that empty frames cannot go on for ever
 
 
 class ResponseDecoder(Protocol):
-    """Turns the bytes of one response into events. `error` and `finished` are as `DialectDecoder` has them."""
+    """Turns the bytes of one response into events. `DialectDecoder` describes `error` and `finished`."""
 
     error: ProviderError | None
 
@@ -61,11 +61,11 @@ class ResponseDecoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> list[Sequence[Yielded]]:
-        """Return the events that one more read completes, in order: as sequences, of which some may be empty."""
+        """Return the events that one more read completes, in order, as sequences. Some may be empty."""
         ...
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
-        """Return what is left when the upstream has ended: of its own accord, or `cut` off."""
+        """Return the last events when the upstream has ended: normally, or `cut` off."""
         ...
 
 
@@ -77,12 +77,12 @@ class FrameReader(Protocol):
         ...
 
     def finish(self) -> list[ServerSentEvent]:
-        """Return what is left at the end."""
+        """Return the remaining frames at the end."""
         ...
 
 
 class OpenCall:
-    """One tool call, as it is built."""
+    """A tool call that is still being received."""
 
     __slots__ = ("arguments", "id", "kind", "name", "place")
 
@@ -94,7 +94,7 @@ class OpenCall:
         self.arguments: list[str] = []
 
     def whole(self) -> ToolCall:
-        """Return the call so far."""
+        """Return the call with the arguments received so far."""
         return ToolCall(self.id, self.name, "".join(self.arguments), kind=self.kind)
 
 
@@ -118,24 +118,24 @@ class DialectDecoder:
         self.finished = False
         self.error: ProviderError | None = None
         self.broke_off = False
-        """Whether the response ended, or was cut off, before the upstream said how its answer ends."""
+        """Whether the response ended, or was cut off, before the upstream sent a finish reason."""
         self.name = name
         self.secrets = secrets
         self._frames = frames
         self._max_event = max_event
         self._max_text = self._room = max_text
-        self._began = bytearray()  # of a body that may not be of the dialect
+        self._first_bytes = bytearray()  # the first bytes of a body that may not be of the dialect
         self._saw_frames = False
         self._halves = Halves()
         self._calls: dict[Hashable, OpenCall] = {}
-        self._called = 0
-        self._doubtful: list[ToolCall] = []
+        self._call_count = 0
+        self._incomplete_calls: list[ToolCall] = []  # arguments that are not JSON: dropped if the model was cut off
         self._left_out = ""
 
     # implemented by the dialect
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
-        """Decode one frame. Raise `ValueError` with what it is instead, if it is not of the dialect."""
+        """Decode one frame. If it is not of the dialect, raise `ValueError` with a description of what it is."""
         raise NotImplementedError
 
     # called by the upstream
@@ -146,7 +146,7 @@ class DialectDecoder:
         if self.over or not data:
             return []
         if not self._saw_frames:
-            self._began += data[: _ERROR_BODY - len(self._began)]
+            self._first_bytes += data[: _ERROR_BODY - len(self._first_bytes)]
         try:
             self._read(self._frames.feed(data), events)
         except EventTooLarge:
@@ -156,7 +156,7 @@ class DialectDecoder:
         return [events]
 
     def end(self, *, cut: bool = False) -> list[Yielded]:
-        """Return what is left when the upstream has ended: of its own accord, or `cut` off."""
+        """Return the last events when the upstream has ended: normally, or `cut` off."""
         events: list[Yielded] = []
         if self.over:
             return events
@@ -198,8 +198,8 @@ class DialectDecoder:
             return self.broke("broke off the connection in the middle of its answer")
         if self._saw_frames:
             return self.broke("ended its stream without saying why")
-        if error_message(loosely(bytes(self._began))):
-            return self.failed(bytes(self._began))
+        if error_message(loosely(bytes(self._first_bytes))):
+            return self.failed(bytes(self._first_bytes))
         return self.broke("answered with something that is no event stream")
 
     # for dialects
@@ -247,8 +247,8 @@ class DialectDecoder:
         self, key: Hashable, id: str | None, name: str | None, events: list[Yielded], kind: CallKind = "function"
     ) -> OpenCall:
         """Begin a call. Its pieces are found by the key."""
-        call = self._calls[key] = OpenCall(self._called, id or "", name or "", kind)
-        self._called += 1
+        call = self._calls[key] = OpenCall(self._call_count, id or "", name or "", kind)
+        self._call_count += 1
         self.spend(len(call.id) + len(call.name) + _COST_OF_A_FRAME)
         events.append(ToolDelta(call.place, call.id, call.name, kind=kind))
         return call
@@ -275,15 +275,15 @@ class DialectDecoder:
             return
         whole = call.whole()
         if call.kind == "function" and loosely(whole.arguments.encode("utf-8", "replace")) is None:
-            self._doubtful.append(whole)
+            self._incomplete_calls.append(whole)
         else:
             events.append(whole)
 
     def add_call(self, id: str | None, name: str | None, arguments: Any, events: list[Yielded]) -> OpenCall:
         """Add a complete call, with its arguments as an object or as text."""
-        call = self.begin_call(_WHOLE, id, name, events)
+        call = self.begin_call(_WHOLE_CALL, id, name, events)
         written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-        self.end_call(_WHOLE, written, events)
+        self.end_call(_WHOLE_CALL, written, events)
         return call
 
     # the end
@@ -299,11 +299,11 @@ class DialectDecoder:
         for place in self._halves.places():
             self.flush(place, events)
         if reason not in TRUNCATED:
-            events += self._doubtful
+            events += self._incomplete_calls
         if self._left_out:
             events.append(Notice("content_left_out", f"{self.name} sent {self._left_out}, which cannot be passed on."))
         self.finished = True
-        reason = "tool_calls" if reason == "stop" and self._called else reason
+        reason = "tool_calls" if reason == "stop" and self._call_count else reason
         events.append(Finish(reason, stop_sequence=stop_sequence))
 
     def fail(self, error: ProviderError, events: list[Yielded]) -> None:
@@ -314,12 +314,12 @@ class DialectDecoder:
         self.over = True
 
     def broke(self, what: str) -> ProviderBroke:
-        """Return the error of an upstream that breaks its dialect."""
+        """Return the error for an upstream that violates its dialect."""
         return ProviderBroke(f"{self.name} {what}.")
 
-    def failed(self, said: Any) -> ProviderError:
-        """Return the error of an upstream that says that it failed: in bytes, JSON, or words."""
-        value = loosely(said) if isinstance(said, bytes) else said
+    def failed(self, report: Any) -> ProviderError:
+        """Return the error for a failure that the upstream reports: as bytes, JSON or text."""
+        value = loosely(report) if isinstance(report, bytes) else report
         message = redact(error_message(value), self.secrets)
         return ProviderError(f"{self.name} failed: {message or 'it did not say why.'}")
 

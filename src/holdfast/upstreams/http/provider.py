@@ -16,8 +16,8 @@ __all__ = ["HTTPProvider", "upstream_of"]
 class HTTPProvider:
     """One upstream, and the models that it offers. A dialect subclasses it, and implements `answer` and `look_up`.
 
-    If no models are configured the upstream is asked for them, for `models_timeout` seconds, and again after
-    `models_fresh`.
+    If no models are configured, they are requested from the upstream, with a timeout of `models_timeout` seconds, and
+    again after `models_fresh` seconds.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class HTTPProvider:
         self._catalogue = Catalogue(self.look_up, models_timeout, models_fresh)
 
     async def look_up(self) -> list[str] | None:
-        """Ask the upstream for its models; None if it gave no list."""
+        """Request the models of the upstream; None if it returned no list."""
         raise NotImplementedError
 
     async def list_models(self) -> list[str]:
-        """Return the configured models, or the cached list of the upstream; empty if it cannot be asked now."""
+        """Return the configured models, or the cached list of the upstream; empty if there is none yet."""
         return list(self.models) if self.models is not None else await self._catalogue.names()
 
     async def has(self, model: str) -> bool | None:
-        """Return whether the upstream lists a model; None if its list cannot tell."""
+        """Return whether the upstream lists a model; None if unknown."""
         if self._unlisted == "pass":
             return None
         return await self._catalogue.has(lambda names: self.is_among(model, names))
@@ -69,7 +69,7 @@ class HTTPProvider:
         return self.upstream.answered is False
 
     def why_not(self) -> str | None:
-        """Return why the upstream could not be asked for its models, in a sentence; None if it could."""
+        """Return why the last request for models failed, in a sentence; None if it did not."""
         return self.upstream.trouble or None
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class HTTPProvider:
 
 
 def upstream_of(setup: ProviderSetup, key_header: str) -> HTTPUpstream:
-    """Return the upstream of a provider; `key_header` is where its dialect has the API key."""
+    """Return the upstream of a provider; `key_header` is the header in which its dialect expects the API key."""
     return HTTPUpstream(
         setup.name,
         setup.base_url,

@@ -1,4 +1,4 @@
-"""Requests for which an upstream has just refused our key or credit."""
+"""Requests that an upstream has just refused because of the API key or the account's credit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import time
 from ...errors import ProviderError
 
 _SECONDS = 5.0
-_MOST = 1024
+_MAX_REFUSALS = 1024
 
 
 class RecentRefusals:
-    """Refusals of one upstream and one key, kept for some seconds by the request.
+    """Refusals of one upstream and one key, cached for some seconds under the request.
 
     Many clients repeat a request at every 5xx, and a repeated wrong key can get an account locked. Only the same
-    request is refused: another one may be about a model that the key may use, or cost less. A provider whose settings
-    change begins with none, since it is made anew.
+    request is refused: another one may be for a model that the key may use, or cost less. Changed settings create a new
+    provider, which has no refusals.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class RecentRefusals:
         """Keep a refusal. The oldest are dropped first."""
         now = time.monotonic()
         self._known = {key: known for key, known in self._known.items() if now < known[0]}
-        while len(self._known) >= _MOST:
+        while len(self._known) >= _MAX_REFUSALS:
             del self._known[next(iter(self._known))]
         self._known[_key(body)] = now + _SECONDS, error
 

@@ -1,11 +1,11 @@
-"""What all upstreams that are reached by HTTP have in common: how they are asked, read, left, and asked again.
+"""Requests to upstreams over HTTP: sending, reading the answer, cancelling, retrying.
 
-Whatever ends a stream also ends the upstream's work: the last step of each way out is an abort of the socket that
-awaits nothing, so neither a second cancel nor a peer that does not read can keep it open. A connection is used again
-only after an answer that was read to its end.
+When a stream ends, for any reason, the upstream's work ends too: the last step is always an abort of the socket that
+awaits nothing, so neither a second cancellation nor a peer that does not read can keep it open. A connection is reused
+only after its response was read to the end.
 
-A request is sent again only if no connection could be made, or if it was refused with a status that may pass: before
-the first event of an answer, within the caller's patience, and with a notice. A connection that is lost after the
+A request is retried only if no connection could be made, or if it was refused with a status in `RETRIED`: before the
+first event of an answer, within the `patience` of the request, and with a notice. A connection that is lost after the
 request was sent is a failure, since a model may have worked on it. `http_client/pool.py` has the one exception.
 """
 
@@ -54,9 +54,9 @@ __all__ = [
 ]
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
-"""Answers after which the same request may succeed a little later."""
+"""Statuses after which the same request may succeed a little later."""
 
-_OK = HTTPStatus.OK.value  # an enum's own member takes a call
+_OK = HTTPStatus.OK.value  # a plain number: to compare enum members costs a call
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 LONGEST_RETRY_AFTER = 3600.0
@@ -64,22 +64,22 @@ LONGEST_RETRY_AFTER = 3600.0
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
-_END_OF_BODY_SECONDS = 0.05  # the last bytes of HTTP framing follow the last event at once, or it is not kept
-_MOST_REDIRECTS = 4
-_DROPPING = 1.0  # seconds in which an upstream must have heard that an answer is not wanted any more
+_END_OF_BODY_SECONDS = 0.05  # for the end of the framing after the last event: later, the connection is not reused
+_MAX_REDIRECTS = 4
+_CANCEL_TIMEOUT = 1.0  # timeout of a request that cancels an answer, in seconds
 
-_NOT_AGAIN = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
+_NOT_RETRIED = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
 
-_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code for it, and llama-server's type
-_TOO_LONG_WORDS = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
-_NO_MODEL = re.compile(r"""^model ["'].*["'] not found""")  # Ollama's words
-_WRONG_KEY = b'"API_KEY_INVALID"'  # Gemini's, which answers 400 to a wrong key
+_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code, and llama-server's type
+_TOO_LONG_MESSAGE = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
+_NO_MODEL = re.compile(r"""^model ["'].*["'] not found""")  # Ollama's message
+_WRONG_KEY = b'"API_KEY_INVALID"'  # in Gemini's body: its status for a wrong key is 400
 
 
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 Asked: TypeAlias = Reply | ProviderError
-"""A response whose status says that an answer follows, or what is wrong."""
+"""A response with an answer (status 200), or the error."""
 
 
 class HTTPUpstream:
@@ -110,9 +110,9 @@ class HTTPUpstream:
         self.secrets = (*secrets_of(self._headers, self._url), *(route.proxy.secrets if route.proxy else ()))
         self._linger = linger
         self.answered: bool | None = None
-        """Whether there was an answer when something was last looked up, be it that there is nothing to find."""
+        """False if the last GET had no response, a refused key or a 5xx; True even for a 404; None before the first."""
         self.trouble = ""
-        """Why there was none, in a sentence without secrets."""
+        """Why the last GET failed, in a sentence without secrets; empty if it did not."""
         self._heads: dict[tuple[str, str], bytes] = {}
         self._connections = Connections(self._url.of(""), route=route, connect_timeout=connect_timeout)
         self._open: set[Reply] = set()
@@ -126,17 +126,17 @@ class HTTPUpstream:
         decoder: ResponseDecoder,
         out: Outlet,
     ) -> None:
-        """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
+        """Send a request, and emit the events of each read together. Raise `ProviderError` for an incomplete answer."""
         if request.messages:
             out.emit([Usage(estimate_tokens(request.messages), 0, "estimated")])
-        response = await _asked(request, ask, out)
+        response = await _ask_with_retries(request, ask, out)
         try:
             self._open.add(response)
             if "content-encoding" in response.headers and _encoding(response):
                 decoder = InflatingDecoder(decoder, self.name)
             await pour(response, decoder, out)
             while not decoder.over:
-                if events := await self._rest(response, decoder):
+                if events := await self._next_events(response, decoder):
                     await put(out, events)
             if decoder.error is not None:
                 raise decoder.error
@@ -146,8 +146,8 @@ class HTTPUpstream:
             self._open.discard(response)
             response.close()
 
-    async def _rest(self, response: Reply, decoder: ResponseDecoder) -> list[Yielded]:
-        """Return the events of the next read after the answer is whole, or of the end."""
+    async def _next_events(self, response: Reply, decoder: ResponseDecoder) -> list[Yielded]:
+        """Return the events of the next read, or of the end, once the answer is complete or the response has ended."""
         try:
             async with asyncio.timeout(self._linger if decoder.finished else None):
                 data = await response.read()
@@ -169,9 +169,9 @@ class HTTPUpstream:
         query: str = "",
         method: Method = "POST",
     ) -> Asked:
-        """Return the response if its status says that an answer follows, and else what is wrong.
+        """Send a request. Return the response if its status is 200, and the error otherwise.
 
-        An answer that was asked for before is found again with `GET`.
+        `GET` fetches an answer that was requested before.
         """
         if (refusal := self._refusals.of(body)) is not None:
             return refusal
@@ -179,8 +179,8 @@ class HTTPUpstream:
             response = await self._send(method, path, body, headers, query)
         except ProviderError as error:
             return error
-        is_as_asked = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
-        if response.status == _OK and is_as_asked:
+        is_readable = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
+        if response.status == _OK and is_readable:
             return response
         try:
             refused = await self._refusal(response)
@@ -197,13 +197,13 @@ class HTTPUpstream:
         return self._exchange(head, body, is_repeatable=method != "POST")
 
     async def _exchange(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = True) -> Reply:
-        """Send a request and return the response. Raises a `ProviderError` that says what failed."""
+        """Send a request and return the response. Raise a `ProviderError` that describes what failed."""
         try:
             return await self._connections.send(head, body, is_repeatable=is_repeatable)
         except NotHTTP as error:
             raise ProviderBroke(f"{self.name} answered with {error}.") from error
         except Broken as error:
-            advice = "" if is_repeatable else _NOT_AGAIN
+            advice = "" if is_repeatable else _NOT_RETRIED
             raise ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}") from error
         except NotThere as error:
             message = f"{self.name} could not be reached: {error}.{_advice(error)}"
@@ -212,7 +212,7 @@ class HTTPUpstream:
             raise ProviderUnreachable(message) from error
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
-        """Return the first part of a request; what is the same for all requests there is put together once."""
+        """Return the head of a request. The part that is the same for all requests to a path is cached."""
         if (tracer := TRACER.get()) is not None:
             headers = {**tracer.headers(), **(headers or {})}
         if query or headers:
@@ -226,39 +226,39 @@ class HTTPUpstream:
         if response.status == HTTPStatus.OK:
             return ProviderBroke(f"{self.name} compressed its answer with {encoding[:20]!r}, which was not asked for.")
         if response.status in REDIRECTS:
-            return Refused(f"{self.name} {_redirects(response)}", response)
+            return Refused(f"{self.name} {_redirect_text(response)}", response)
         body = inflated(await _read_error(response, self._linger), encoding, _ERROR_BODY)
         value = loosely(body)
         unredacted = error_message(value)
         said = redact(unredacted, self.secrets) or _phrase(response.status)
         error = value.get("error") if isinstance(value, dict) else None
         error = error if isinstance(error, dict) else {}
-        told = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
+        codes = {str(error.get("code")), str(error.get("type"))} & _TOO_LONG
         return Refused(
             f"{self.name} answered {response.status}: {said}",
             response,
             said=said,
             unredacted=unredacted,
             param=_param(error, self.secrets),
-            is_too_long=bool(told or _TOO_LONG_WORDS.search(unredacted)),
+            is_too_long=bool(codes or _TOO_LONG_MESSAGE.search(unredacted)),
             is_about_the_key=_WRONG_KEY in body,
             is_about_the_model=error.get("code") == "model_not_found" or bool(_NO_MODEL.search(unredacted)),
         )
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
-        """Send a request that is no chat, and return its whole response."""
-        answered = await self.ask(path, body, {"content-type": content_type})
-        if isinstance(answered, ProviderError):
-            raise answered
+        """Send a request other than a chat, and return its whole response."""
+        response = await self.ask(path, body, {"content-type": content_type})
+        if isinstance(response, ProviderError):
+            raise response
         try:
-            whole = inflated(await answered.read_upto(limit), _encoding(answered), limit)
+            whole = inflated(await response.read_upto(limit), _encoding(response), limit)
         except Broken as error:
             raise ProviderBroke(f"{self.name} {_why_broken(error)} in the middle of its response.") from error
         finally:
-            answered.close()
+            response.close()
         if len(whole) >= limit:
             raise ProviderBroke(f"{self.name} sent a response of more than {limit} bytes.")
-        return Forwarded(answered.headers.get("content-type", "application/json"), whole)
+        return Forwarded(response.headers.get("content-type", "application/json"), whole)
 
     def url_of(self, path: str) -> str:
         """Return the URL that a request for a path goes to."""
@@ -269,26 +269,28 @@ class HTTPUpstream:
         return path if self._url.is_versioned else f"/v1{path}"
 
     def drop(self, path: str, query: str = "", *, method: Method = "DELETE", again_after: Sequence[float] = ()) -> None:
-        """Tell that an answer is not wanted any more: by a task that no end of a run can interrupt, and once more
-        after each pause."""
+        """Cancel an answer at the upstream, in a task that outlives the run: now and after each pause.
+
+        `again_after` has the pauses, in seconds.
+        """
         self._tasks.start(self._drop(method, path, query, again_after))
 
     async def _drop(self, method: Method, path: str, query: str, again_after: Sequence[float]) -> None:
         for pause in (0.0, *again_after):
             await asyncio.sleep(pause)
             try:
-                async with asyncio.timeout(_DROPPING):
+                async with asyncio.timeout(_CANCEL_TIMEOUT):
                     (await self._send(method, path, query=query)).close()
             except (ProviderError, TimeoutError):
-                pass  # it is away, or does not know how: nothing more can be done from here
+                pass  # it is unreachable, or cannot cancel: nothing more can be done
 
     async def get(self, path: str, limit: int, query: str = "") -> Any:
-        """Return the JSON of up to `limit` bytes that is found there; None if there is none now."""
+        """Return the JSON at a path, of up to `limit` bytes; None if there is none."""
         answered, trouble, body, encoding = False, f"{self.name} did not answer in time.", b"", ""
         try:
-            response = await self._found(self._url.of(path, query))
+            response = await self._get_redirected(self._url.of(path, query))
             try:
-                trouble, encoding = await self._trouble_with(response), _encoding(response)
+                trouble, encoding = await self._problem_in(response), _encoding(response)
                 answered = response.status == HTTPStatus.OK or not trouble
                 body = await response.read_upto(limit) if response.status == HTTPStatus.OK else b""
             finally:
@@ -296,26 +298,26 @@ class HTTPUpstream:
         except ProviderError as error:
             trouble = str(error)
         except Broken:
-            pass  # a list that broke off is none
+            pass  # an incomplete list is ignored
         finally:
             self.answered, self.trouble = answered, trouble
         return loosely(inflated(body, encoding, limit))
 
-    async def _found(self, url: str) -> Reply:
-        """Return what is found at a URL. A redirect is followed on the same origin: no key goes anywhere else."""
-        for _ in range(_MOST_REDIRECTS):
+    async def _get_redirected(self, url: str) -> Reply:
+        """Return the response at a URL. Redirects are followed on the same origin only: no key is sent elsewhere."""
+        for _ in range(_MAX_REDIRECTS):
             response = await self._exchange(head_of("GET", url, self._headers))
             if response.status not in REDIRECTS:
                 return response
             response.close()
             target = self._url.redirected(url, response.headers.get("location", ""))
             if target is None:
-                raise Refused(f"{self.name} {_redirects(response)}", response)
+                raise Refused(f"{self.name} {_redirect_text(response)}", response)
             url = target
         raise ProviderBroke(f"{self.name} redirects again and again.")
 
-    async def _trouble_with(self, response: Reply) -> str:
-        """Return what is wrong with an upstream that answered so; not all of them list their models."""
+    async def _problem_in(self, response: Reply) -> str:
+        """Return the problem that a response shows; empty if there is none. Not all upstreams list their models."""
         if response.status != HTTPStatus.OK:
             refusal = await self._refusal(response)
             if isinstance(refusal, Refused) and refusal.code == "upstream_auth":
@@ -328,28 +330,28 @@ class HTTPUpstream:
         return ""
 
     async def close(self) -> None:
-        """End the streams that still go on, and let go of the connections."""
+        """End the open streams, and close the connections."""
         for response in tuple(self._open):
             response.close()
         await self._tasks.wait()
         self._connections.close()
 
 
-async def _asked(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
-    """Send a request, and send it again while that makes sense."""
+async def _ask_with_retries(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
+    """Send a request, with retries while `_pause_after` allows them."""
     deadline, backoff = time.monotonic() + request.patience, None
-    while isinstance(answered := await ask(request), ProviderError):
+    while isinstance(result := await ask(request), ProviderError):
         backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
-        pause = _pause_after(answered, backoff, deadline)
-        if pause is None or (request.client_repeats and answered.info().may_pass):
-            raise answered
-        out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {answered}")])
+        pause = _pause_after(result, backoff, deadline)
+        if pause is None or (request.client_repeats and result.info().may_pass):
+            raise result
+        out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {result}")])
         await asyncio.sleep(pause)
-    return answered
+    return result
 
 
 async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
-    """Emit what arrives, in the call that brings it, until the answer is whole or the response has ended."""
+    """Emit events within the call that receives them, until the answer is complete or the response has ended."""
     has_room, failed = True, None
 
     def sink(data: bytes) -> bool:
@@ -361,8 +363,8 @@ async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
                     is_silent = False
                     has_room = out.emit(events) and has_room
             if is_silent:
-                out.emit(())  # a comment, an empty delta, half an event: the upstream works
-        except Exception as error:  # noqa: BLE001 - for the task that waits, not for the connection
+                out.emit(())  # a comment, an empty delta, half an event: a sign of life
+        except Exception as error:  # noqa: BLE001 - raised in the waiting task, not in the connection
             failed = error
         return has_room and failed is None and not (decoder.finished or decoder.over)
 
@@ -379,7 +381,7 @@ async def pour(response: Reply, decoder: ResponseDecoder, out: Outlet) -> None:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return a request's body as JSON, whatever its strings hold."""
+    """Return a request's body as JSON, even with lone surrogates in its strings."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # half an emoji: JSON can escape it, UTF-8 cannot hold it
@@ -387,9 +389,9 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
 
 
 class Refused(ProviderRefused):
-    """The upstream's status is no success. `answered` is that status, `status` what it means to our own client.
+    """The upstream responded with an error. `answered` is its status, `status` the one for our own client.
 
-    `said` is the upstream's own sentence, without secrets.
+    `said` is the upstream's message, without secrets.
     """
 
     _MEANING: ClassVar = {
@@ -433,7 +435,7 @@ class Refused(ProviderRefused):
 
 
 def _pause_after(error: ProviderError, backoff: Backoff, deadline: float) -> float | None:
-    """Return how long to wait before the next try; None if there is to be none."""
+    """Return the seconds before the next try; None if there is to be none."""
     if not isinstance(error, ProviderUnreachable) and getattr(error, "answered", 0) not in RETRIED:
         return None
     pause = max(backoff.next(), error.retry_after or 0.0)
@@ -441,7 +443,7 @@ def _pause_after(error: ProviderError, backoff: Backoff, deadline: float) -> flo
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds that an upstream asks to be left alone: 0 to an hour; None if it asks nothing sensible."""
+    """Return the seconds of a `Retry-After` header, from 0 to an hour; None if it is missing or invalid."""
     value = headers.get("retry-after", "").strip()
     try:
         seconds = float(value)
@@ -458,7 +460,7 @@ def _seconds_until(date: str, now: float) -> float:
 
 
 async def _read_error(response: Reply, within: float) -> bytes:
-    """Read as much of an error's body as is worth it; the status has said the main thing."""
+    """Read the start of an error's body, for a limited time: the status matters more."""
     try:
         async with asyncio.timeout(within):
             return await response.read_upto(_ERROR_BODY)
@@ -467,17 +469,17 @@ async def _read_error(response: Reply, within: float) -> bytes:
 
 
 async def _read_to_end(response: Reply) -> None:
-    """Read what follows the last event, so that the connection can be used again; if that takes long it is not."""
+    """Read the rest after the last event, so that the connection can be reused, unless that takes too long."""
     try:
         async with asyncio.timeout(_END_OF_BODY_SECONDS):
             while await response.read():
                 pass
     except (Broken, TimeoutError):
-        pass  # the answer is whole all the same
+        pass  # the answer is complete anyway
 
 
 def _advice(error: NotThere) -> str:
-    """Return which setting to look at. Errors of TLS name theirs themselves."""
+    """Return which setting to check. TLS errors name theirs themselves."""
     if isinstance(error, ProxyFailed):
         return "" if error.status else " Check proxy, HTTPS_PROXY and NO_PROXY."
     match error.__cause__:
@@ -501,7 +503,7 @@ def _encoding(response: Reply) -> str:
     return encoding_of(response.headers.get("content-encoding", ""))
 
 
-def _redirects(response: Reply) -> str:
+def _redirect_text(response: Reply) -> str:
     """Return where a response redirects to, by its origin alone: a path or a query may hold a secret."""
     origin = origin_of(response.headers.get("location", ""))
     where = f"to {origin}" if origin else "to another address"
@@ -516,6 +518,6 @@ def _phrase(status: int) -> str:
 
 
 def _param(error: Mapping[str, Any], secrets: Sequence[str]) -> str | None:
-    """Return the parameter that an upstream complains of."""
+    """Return the parameter that an upstream rejects."""
     param = error.get("param")
     return redact(param, secrets) if isinstance(param, str) else None

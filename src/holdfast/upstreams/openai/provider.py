@@ -178,7 +178,7 @@ class OpenAICompatible(HTTPProvider):
     # asking
 
     async def _ask(self, request: ChatRequest) -> Asked:
-        """Ask; once more, and from then on, without usage if the upstream does not know how to be asked for it."""
+        """Send the request. If the upstream rejects `stream_options`, retry without it, and never send it again."""
         if found := refusal(request.params, PARAMS, PASSED_ON):
             raise Unsupported(found.message, found.field)
         asks_for_usage = self._asks_for_usage
