@@ -192,6 +192,21 @@ async def test_a_fixed_link_ends_with_the_answer_that_was_being_written(world: W
     assert ("Before", 204) == (shown["title"], more.status)
 
 
+@requirement("share.fixed")
+async def test_a_fixed_link_ends_with_an_answer_of_which_nothing_came(world: World):
+    """A run that says nothing leaves no message. The stream waited for one, for ever."""
+    world.up.models["wordless"] = [Headers(), Role(), Gate("wordless"), Done()]
+    async with browser(world.server, world.ada) as ada, browser(world.server) as stranger:
+        session = await Native(ada).new_session()
+        run = await Native(ada).start(session, "Go", "up/wordless")
+        reader = await watch(stranger, await link(ada, session))
+        await reader.next_event()
+        await Native(ada).stop(run)
+        frames = await reader.all_events()
+
+    assert ["run.settled", "shared.changed"] == [frame.event for frame in frames]
+
+
 @requirement("share.run")
 async def test_a_link_to_a_run_shows_its_chat_up_to_its_answer(world: World):
     """While it runs, and after its end; what is said later is not shown. Only its owner makes one."""

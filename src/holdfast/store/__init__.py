@@ -122,6 +122,15 @@ class FeedEntry(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
+class FeedPlace(msgspec.Struct, frozen=True):
+    """A place in the feed of a session."""
+
+    run_id: str | None
+    """The run that had started by then and had not settled."""
+    end: int
+    """The number of the newest entry."""
+
+
 class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session and everything that a view of it shows, from one snapshot."""
 
@@ -415,6 +424,10 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
 
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return the feed entries of a session after entry `after`. They are numbered 1, 2, ... without gaps."""
+        ...
+
+    async def feed_place(self, session_id: str, n: int) -> FeedPlace | None:
+        """Return the place after entry `n` of a session's feed, for a reader that resumes; None without the session."""
         ...
 
     # documents

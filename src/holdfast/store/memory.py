@@ -23,6 +23,7 @@ from . import (
     Append,
     Document,
     FeedEntry,
+    FeedPlace,
     Idempotency,
     IfBusy,
     LogEnd,
@@ -555,6 +556,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         """Return the feed entries of a session after entry `after`."""
         session = self.stored_sessions.get(session_id)
         return [] if session is None else session.feed[max(after, 0) :][:limit]
+
+    async def feed_place(self, session_id: str, n: int) -> FeedPlace | None:
+        """Return a place in the feed of a session."""
+        session = self.stored_sessions.get(session_id)
+        return None if session is None else FeedPlace(rules.active_run(session.feed[:n]), len(session.feed))
 
     async def waiting_sessions(self) -> list[str]:
         """Return the sessions in which a run is queued and none is running."""

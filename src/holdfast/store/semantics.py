@@ -25,6 +25,7 @@ from . import (
     Document,
     Draw,
     DrawResult,
+    FeedEntry,
     IfBusy,
     KeyRecord,
     RunRecord,
@@ -169,6 +170,17 @@ def settled_entry(run_id: str, settlement: AnySettlement, message: Message | Non
         "message_id": None if message is None else message.id,
         "outcome": settlement.outcome,
     }
+
+
+def active_run(entries: Iterable[FeedEntry]) -> str | None:
+    """Return the run that has started by the last of these entries, and has not settled."""
+    active: str | None = None
+    for entry in entries:
+        if entry.type == "run.started":
+            active = entry.data.get("run_id")
+        elif entry.type == "run.settled" and entry.data.get("run_id") == active:  # not a dropped one
+            active = None
+    return active
 
 
 def _waiting(run: RunRecord) -> dict[str, Any]:

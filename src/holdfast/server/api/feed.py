@@ -11,8 +11,8 @@ It also has the changes of the owner's list of sessions: which of them runs, wai
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -20,13 +20,13 @@ from starlette.types import ASGIApp
 from ...access import READ_SHARED
 from ...asgi.event_stream import EventStream, Frames
 from ...errors import BadRequest, RunNotFound, SessionNotFound
-from ...events import Settled
+from ...events import Event, Settled
 from ...store import FeedEntry
 from ...wires import native, sse
 from ..caller import own_session, owner_of
 from ..routing import Endpoint
 from ..services import Parts
-from .followed_run import FollowedRun
+from .session_reader import SessionReader
 from .sessions import session_in_list
 
 Cursor = tuple[int, int]
@@ -78,88 +78,51 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
-class _Feed:
+class _Feed(SessionReader):
     """The position of one reader in a session's feed."""
 
     def __init__(self, parts: Parts, session_id: str, cursor: Cursor, *, named: bool = False) -> None:
+        super().__init__(parts.engine, parts.store, session_id, *cursor)
         self._parts = parts
-        self._session_id = session_id
         self._name = session_id if named else ""
-        self._n, seq = cursor
-        self._followed = FollowedRun(parts.engine, seq)
         self._is_placed = cursor == (0, 0)
-        self.is_over = False
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at every change of the session or its active run."""
-        self._followed.watch(wake)
-        unwatch = self._parts.engine.watch_session(self._session_id, wake)
-
-        def stop() -> None:
-            unwatch()
-            self._followed.leave()
-
-        return stop
 
     async def next(self) -> bytes:
         """Return the frames that can be read now."""
         if not self._is_placed:
             await self._find_place()
-        if frames := await self._run_frames():
-            return frames
-        followed = self._followed
-        entries = await self._parts.store.read_feed(self._session_id, self._n, limit=1)
-        if entries and followed.is_ended_by(entries[0]):
-            await followed.enter(entries[0].data["run_id"], followed.seq, has_ended=True)
-        if entries and (frames := await self._run_frames()):
-            return frames  # emitted during the read, and before the entry: the entry is read again
-        if entries:
-            self._n = entries[0].n
-            await self._enter(entries[0])
-            return native.feed_frame(entries[0], followed.seq, await self._data_of(entries[0]), self._name)
-        self.is_over = await self._parts.store.get_session(self._session_id) is None
-        return b""
+        return await super().next()
 
     async def _find_place(self) -> None:
         """Resume in the run of the cursor. A cursor beyond the end begins at the start."""
-        self._is_placed = True
-        entries: list[FeedEntry] = []
-        while page := await self._parts.store.read_feed(self._session_id, entries[-1].n if entries else 0):
-            entries += page
-        seq, self._followed.seq = self._followed.seq, 0
-        if self._n > len(entries):
-            self._n = 0
-        started = [entry for entry in entries[: self._n] if entry.type == "run.started"]
-        ended = {entry.data.get("run_id") for entry in entries[: self._n] if entry.type == "run.settled"}
-        if started and started[-1].data.get("run_id") not in ended:
-            await self._followed.enter(started[-1].data["run_id"], seq)
+        self._is_placed, self._has_news = True, False
+        seq, self._seq = self._seq, 0
+        place = await self._store.feed_place(self._session_id, self._n)
+        if place is None:
+            self.is_over = True
+        elif self._n > place.end:
+            self._n, self._has_news = 0, True
+        else:
+            self._has_news = self._has_news or self._n < place.end
+            if place.run_id is not None:
+                await self._enter(place.run_id, seq)
 
-    async def _enter(self, entry: FeedEntry) -> None:
-        if entry.type == "run.started":
-            await self._followed.enter(entry.data["run_id"])
-        elif self._followed.is_ended_by(entry):
-            self._followed.leave()  # a queued run that was dropped settles while another runs
-
-    async def _data_of(self, entry: FeedEntry) -> dict[str, Any]:
-        """Return the data of an entry; at the end of a run, with its settlement."""
+    async def _entry_frame(self, entry: FeedEntry) -> bytes:
+        """Return an entry; the end of a run has its settlement."""
         data = native.feed_entry_data(entry, self._parts.prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
-                run = await self._parts.engine.open(entry.data["run_id"])
+                run = await self._engine.open(entry.data["run_id"])
                 data["settlement"] = native.settlement(await run.settled())  # the store has it a moment before the run
-        return data
+        return native.feed_frame(entry, self._seq, data, self._name)
 
-    async def _run_frames(self) -> bytes:
-        """Return the next events of the active run. Its settlement is an entry of the feed."""
-        followed = self._followed
-        events = [event for event in await followed.batch() if not isinstance(event, Settled)]
-        run = followed.run
-        if run is None:
-            return b""
-        first, followed.seq = followed.seq + 1, followed.seq + len(events)
-        return b"".join(
-            native.feed_run_frame(self._n, run.id, seq, event, self._name) for seq, event in enumerate(events, first)
-        )
+    async def _batch(self) -> Sequence[Event]:
+        """Return the next events of the run but its settlement, which is an entry of the feed."""
+        return [event for event in await super()._batch() if not isinstance(event, Settled)]
+
+    def _event_frame(self, seq: int, event: Event) -> bytes:
+        assert self._run is not None
+        return native.feed_run_frame(self._n, self._run.id, seq, event, self._name)
 
 
 class _List:
@@ -201,17 +164,25 @@ class _List:
 class _Feeds:
     """Several feeds on one connection, read in turn, and the changes of the list of sessions if requested.
 
-    A session that does not exist is reported as deleted; the others continue.
+    A session that does not exist is reported as deleted; the others continue. A feed that was not woken is not read.
     """
 
     def __init__(self, feeds: dict[str, _Feed | None], sessions: _List | None) -> None:
         self._feeds = feeds
         self._list = sessions
+        self._due = dict.fromkeys(feeds)
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at every change of one of the sessions."""
-        unwatches = [feed.watch(wake) for feed in (*self._feeds.values(), self._list) if feed is not None]
+
+        def wake_for(session_id: str) -> None:
+            self._due[session_id] = None
+            wake()
+
+        unwatches = [feed.watch(partial(wake_for, id)) for id, feed in self._feeds.items() if feed is not None]
+        if self._list is not None:
+            unwatches.append(self._list.watch(wake))
 
         def stop() -> None:
             for unwatch in unwatches:
@@ -221,17 +192,21 @@ class _Feeds:
 
     async def next(self) -> bytes:
         """Return the frames that can be read now, of each feed."""
-        frames = [await self._next_of(session_id, feed) for session_id, feed in tuple(self._feeds.items())]
+        due, self._due = self._due, {}
+        frames = [await self._next_of(session_id) for session_id in due if session_id in self._feeds]
         if self._list is not None:
             frames.append(await self._list.next())
         self.is_over = not self._feeds and self._list is None
         return b"".join(frames)
 
-    async def _next_of(self, session_id: str, feed: _Feed | None) -> bytes:
+    async def _next_of(self, session_id: str) -> bytes:
+        feed = self._feeds[session_id]
         frames = await feed.next() if feed is not None else b""
         if feed is None or feed.is_over:
             del self._feeds[session_id]
             return native.feed_gone_frame(session_id)
+        if frames:
+            self._due[session_id] = None  # there may be more
         return frames
 
 

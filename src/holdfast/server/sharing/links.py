@@ -6,7 +6,6 @@ event, `shared.changed`, after which a client reads the link again. So the strea
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -25,7 +24,7 @@ from ...store.documents import Stored
 from ...store.files import referred_to
 from ...wires import native, sse
 from ...wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
-from ..api.followed_run import FollowedRun
+from ..api.session_reader import SessionReader
 from ..api.sessions import PICTURE_HEADERS
 from ..caller import access_of
 from ..errors import NoContent, json_of
@@ -168,23 +167,17 @@ async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
     )
 
 
-class Spectator:
-    """One reader of a link: a cursor on the active run, and the number of the last entry of the session's feed.
+class Spectator(SessionReader):
+    """One reader of a link: it begins at the end of the session's feed, in the active run.
 
     The id of a frame is `n:seq`, as in a session's feed.
     """
 
     def __init__(self, parts: Parts, share: Share, feed_end: int) -> None:
-        self._parts = parts
+        super().__init__(parts.engine, parts.store, share.session_id, feed_end)
         self._share = share
-        self._n = feed_end
-        self._followed = FollowedRun(parts.engine)
-        self._wake: Callable[[], None] | None = None
-        """None until the stream begins: nothing is watched before."""
-        self._has_news = True
         self._is_behind = False
         """True if the cursor was outdated: then the link has to be read again."""
-        self.is_over = False
 
     async def begin(self, run: Run | None, cursor: str) -> None:
         """Begin at a cursor. An outdated one is answered with `shared.changed`."""
@@ -193,85 +186,30 @@ class Spectator:
         self._is_behind = bool(cursor) and not is_current
         if run is not None:
             is_number = seq.isascii() and seq.isdigit() and len(seq) < 16
-            await self._followed.enter(run.id, int(seq) if is_current and is_number else 0)
+            await self._enter(run.id, int(seq) if is_current and is_number else 0)
         self.is_over = run is None and self._share.head_id is not None and not self._is_behind
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at every change of the session or its run."""
-        self._wake = wake
-        unwatch = self._parts.engine.watch_session(self._share.session_id, self._changed)
-        self._followed.watch(wake)
-
-        def stop() -> None:
-            unwatch()
-            self._followed.leave()
-
-        return stop
-
-    def _changed(self) -> None:
-        self._has_news = True
-        if self._wake is not None:
-            self._wake()
 
     async def next(self) -> bytes:
         """Return the frames that can be read now."""
         if self._is_behind:
             self._is_behind = False
             return self._change_frame()
-        if frames := await self._run_frames():
-            return frames
-        if not self._has_news:
-            return b""
-        self._has_news = False
-        return await self._news()
-
-    async def _news(self) -> bytes:
-        """Read the next entry of the feed that changes the contents of the link."""
-        while entries := await self._parts.store.read_feed(self._share.session_id, self._n, limit=1):
-            entry = entries[0]
-            if self._followed.is_ended_by(entry) and (frames := await self._last_frames()):
-                self._has_news = True  # the entry is read again
-                return frames
-            self._n = entry.n
-            if self._is_shown(entry):
-                self._has_news = True  # there may be more entries
-                await self._apply(entry)
-                return self._change_frame()
-        is_gone = await self._parts.store.get_session(self._share.session_id) is None
-        self.is_over = is_gone or (self._share.head_id is not None and self._followed.run is None)
-        return b""
+        return await super().next()
 
     def _is_shown(self, entry: FeedEntry) -> bool:
+        """Return whether an entry changes the contents of the link."""
         if self._share.head_id is None:
             return entry.type not in _UNSEEN
         message = entry.data.get("message") or {}
         return self._share.head_id in (entry.data.get("message_id"), message.get("id"))
 
-    async def _apply(self, entry: FeedEntry) -> None:
-        """Enter a run that starts; leave one that has ended."""
-        if self._followed.is_ended_by(entry):
-            self._followed.leave()
-        elif entry.type == "run.started":
-            await self._followed.enter(entry.data["run_id"])
+    def _is_complete(self) -> bool:
+        return self._share.head_id is not None and self._run is None
 
-    async def _last_frames(self) -> bytes:
-        """Return the last frames of a run that has ended. The log on this node may lack its last events."""
-        run = self._followed.run
-        assert run is not None
-        if run.settlement is None:
-            await self._followed.enter(run.id, self._followed.seq, has_ended=True)
-        return await self._run_frames()
+    async def _entry_frame(self, entry: FeedEntry) -> bytes:
+        return self._change_frame()
 
-    async def _run_frames(self) -> bytes:
-        """Return the next events of the run that the link shows. A batch may have none, and then the next is read."""
-        followed = self._followed
-        while events := await followed.batch():
-            first, followed.seq = followed.seq + 1, followed.seq + len(events)
-            if frames := b"".join(self._frame(seq, event) for seq, event in enumerate(events, first)):
-                return frames
-        return b""
-
-    def _frame(self, seq: int, event: Event) -> bytes:
+    def _event_frame(self, seq: int, event: Event) -> bytes:
         id = b"%d:%d" % (self._n, seq)
         if isinstance(event, Settled):
             ended: SharedSettledJson = {

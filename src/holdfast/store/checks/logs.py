@@ -17,6 +17,7 @@ from ...events import (
     Reasoning,
     RunStarted,
     Settled,
+    Stopped,
     Text,
     ToolCall,
     ToolDelta,
@@ -24,7 +25,7 @@ from ...events import (
     ToolResult,
     Usage,
 )
-from .. import Append
+from .. import Append, FeedPlace
 from .case import Case, Checks, raised, types
 
 CHECKS = Checks()
@@ -301,3 +302,24 @@ async def the_feed_can_be_read_from_anywhere(case: Case) -> None:
         assert feed[after:] == await case.feed(after=after)
         assert feed[after : after + 3] == await case.store.read_feed(case.id("s"), after, 3)
     assert [] == await case.store.read_feed(case.id("unknown"), 0)
+
+
+@CHECKS.add
+async def a_place_in_the_feed_has_the_run_that_was_active_there(case: Case) -> None:
+    """A reader that resumes continues in this run. A run that was dropped from the queue does not end it."""
+    await case.session()
+    assert FeedPlace(run_id=None, end=0) == await case.store.feed_place(case.id("s"), 0)
+    first = await case.start("r1", case.user("a"))
+    queued = await case.start("r2", case.user("b"), if_busy="queue")
+    await case.store.drop_queued(queued.id, Stopped(by="user"), 8.0)
+    await case.settle(first, message=case.answer(first))
+    await case.store.update_session(case.id("s"), {"title": "new"}, 9.0)
+    second = await case.start("r3", case.user("c"))
+    added = ["message.added"]
+    expected = [*added, "run.started", "run.queued", "run.settled", *added, "run.settled", "session.changed", *added]
+    assert [*expected, "run.started"] == types(await case.feed())
+
+    places = [await case.store.feed_place(case.id("s"), n) for n in range(12)]
+    active = [None, None, *[first.id] * 4, None, None, None, *[second.id] * 3]
+    assert [FeedPlace(run_id, 9) for run_id in active] == places
+    assert await case.store.feed_place(case.id("unknown"), 0) is None

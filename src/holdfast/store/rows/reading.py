@@ -13,6 +13,7 @@ from .. import (
     PAGE_BYTES,
     Document,
     FeedEntry,
+    FeedPlace,
     Idempotency,
     KeyRecord,
     OpenedSession,
@@ -226,6 +227,12 @@ class Reading:
         """Return feed entries of a session."""
         rows = yield "read_feed", {"session_id": session_id, "after": after, "limit": max(limit, 0)}
         return [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows]
+
+    def feed_place(self, session_id: str, n: int) -> Querying[FeedPlace | None]:
+        """Return a place in the feed of a session."""
+        rows = list((yield "feed_place", {"session_id": session_id, "n": n}))
+        entries = [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows if row["n"] is not None]
+        return FeedPlace(rules.active_run(entries), rows[0]["feed_n"]) if rows else None
 
     # documents
 

@@ -16,6 +16,7 @@ from .. import (
     Draw,
     DrawResult,
     FeedEntry,
+    FeedPlace,
     Idempotency,
     IfBusy,
     KeyDetails,
@@ -228,6 +229,10 @@ class RowStore(ABC):
     async def read_feed(self, session_id: str, after: int, limit: int = 512) -> list[FeedEntry]:
         """Return the feed entries of a session after entry `after`."""
         return await self._read(lambda rows: rows.read_feed(session_id, after, limit))
+
+    async def feed_place(self, session_id: str, n: int) -> FeedPlace | None:
+        """Return a place in the feed of a session."""
+        return await self._read(lambda rows: rows.feed_place(session_id, n))
 
     # documents
 

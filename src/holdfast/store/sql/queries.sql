@@ -167,6 +167,13 @@ SELECT feed.n, type, data, body, messages.id AS message_id FROM feed LEFT JOIN m
 WHERE feed.session = (SELECT n FROM sessions WHERE id = :session_id) AND feed.n > :after
 ORDER BY feed.n LIMIT :limit
 
+-- name: feed_place
+SELECT feed_n, feed.n, type, data, NULL AS message_id FROM sessions LEFT JOIN feed
+    ON feed.session = sessions.n AND feed.n <= :n AND type IN ('run.started', 'run.settled') AND feed.n >= (
+        SELECT n FROM feed WHERE session = sessions.n AND n <= :n AND type = 'run.started' ORDER BY n DESC LIMIT 1
+    )
+WHERE sessions.id = :session_id ORDER BY feed.n
+
 -- name: session_place
 SELECT feed_n, (
     SELECT id FROM runs WHERE status = 'running' AND status <> 'settled' AND session = sessions.n
