@@ -546,7 +546,7 @@ REQUIREMENTS: dict[str, str] = {
         "With a second factor a password alone signs nobody in. A code counts once, throttled like a password. The "
         "secret is sealed. Recovery codes count once, and are stored as digests."
     ),
-    "people.second-factor-reset": "An admin or a command turns a lost second factor off, audited, and cannot read it.",
+    "people.second-factor-reset": "An admin or a command removes a lost second factor and passkeys, audited, unread.",
     "people.second-factor-required": (
         "Who must have a second factor can do nothing before it is set up. Identity providers and keys need none."
     ),

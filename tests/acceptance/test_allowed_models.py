@@ -71,6 +71,7 @@ async def test_a_model_that_a_key_does_not_allow_is_unknown_on_every_wire(world)
         "/v1/completions": {"prompt": "Hi"},
         "/v1/responses": {"input": "Hi"},
         "/v1/messages": {"messages": HELLO, "max_tokens": 9},
+        "/v1/messages/count_tokens": {"messages": HELLO},
         "/v1/embeddings": {"input": "Hi"},
         "/api/chat": {"messages": HELLO},
         f"/api/sessions/{session}/runs": {"input": "Hi"},

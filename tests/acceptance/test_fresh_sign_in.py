@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.access import FRESH
+from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.accounts.people.sign_ins import SignIn
 from holdfast.server.app import ENDPOINTS, create_app
 from holdfast.server.config.settings import ProxySettings, Settings
@@ -16,6 +17,7 @@ from holdfast.store.documents import Documents
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
+from tests.support.passkeys import Device
 from tests.support.people import PASSWORD, cookie_of
 from tests.support.served import NO_HOME, Served
 
@@ -30,6 +32,7 @@ class World:
     store: MemoryStore
     one: Client
     two: Client
+    origin: str
     ada: dict[str, str] = field(default_factory=dict)
 
     async def grow_old(self, seconds: float = FRESH + 1.0) -> None:
@@ -56,7 +59,7 @@ async def world() -> AsyncIterator[World]:
         async with Client(first.url, {"origin": first.url}) as one, Client(second.url, {"origin": second.url}) as two:
             signed_in = await one.post("/api/first-admin", {"name": "ada", "password": PASSWORD})
             await apps[1].state.parts.people.callers.refresh()  # as it does twice a second
-            yield World(store, one, two, {"cookie": cookie_of(signed_in)})
+            yield World(store, one, two, first.url, {"cookie": cookie_of(signed_in)})
 
 
 async def asked(client: Client, route: str, headers: dict[str, str]) -> tuple[int, str]:
@@ -109,6 +112,47 @@ async def test_the_password_again_counts_for_ten_minutes_on_every_node(world: Wo
 
     assert [(403, "sign_in_again")] * 2 == [before, still]
     assert [401, 204, 201, 201] == [wrong.status, right.status, *(each.status for each in made)]
+
+
+@requirement("people.fresh", "people.passkeys")
+async def test_a_passkey_again_counts_as_the_password_does(world: World):
+    """Only one's own, and each answer once."""
+    await world.one.post("/api/admin/people", {"name": "bob", "password": PASSWORD}, headers=world.ada)
+    bob = {"cookie": cookie_of(await world.one.post("/api/sign-in", {"name": "bob", "password": PASSWORD}))}
+    own, other = [await with_passkey(world, each) for each in (world.ada, bob)]
+    await world.grow_old()
+    proofs = []
+    for device in (other, own):
+        options = await ok(await world.one.post("/api/sign-in/passkey/options"))
+        proof = {"answer": device.used(options)}
+        proofs += [await world.one.post("/api/account/proof", proof, headers=world.ada) for _ in range(2)]
+        proofs.append(await world.two.post("/api/keys", {"name": "laptop"}, headers=world.ada))
+
+    assert [401, 401, 403, 204, 401, 201] == [each.status for each in proofs]
+
+
+@requirement("people.fresh", "people.passkeys")
+async def test_a_stolen_cookie_of_a_person_without_a_password_adds_no_passkey(world: World):
+    """It would be a way in that stays."""
+    path, accounts = "/api/account/passkeys/options", Documents(world.store, "account", Account)
+
+    async def without(body: Account) -> Account:
+        return replace(body, password="")
+
+    for stored in [stored async for stored in accounts.all()]:
+        await accounts.change(stored.id, without)
+    fresh = await world.one.post(path, headers=world.ada)
+    await world.grow_old()
+
+    assert 200 == fresh.status, await fresh.text()
+    assert (403, "sign_in_again") == await asked(world.two, f"POST {path}", world.ada)
+
+
+async def with_passkey(world: World, headers: dict[str, str]) -> Device:
+    device, path = Device(world.origin), "/api/account/passkeys"
+    options = await ok(await world.one.post(f"{path}/options", {"password": PASSWORD}, headers=headers))
+    await world.one.post(path, {"name": "laptop", "answer": device.added(options)}, headers=headers)
+    return device
 
 
 @requirement("people.fresh")

@@ -329,3 +329,79 @@ async def test_a_call_without_tokens_costs_its_price_and_needs_one_under_a_budge
     assert [403, 200, 200, 200, 429] == [call.status for call in calls]
     assert "price of a call" in await calls[0].text()
     assert 0 == left
+
+
+# Several calls at once.
+
+SEGMENTS, PIECES = 30, 4
+
+
+def in_segments(wave: str) -> Any:
+    """An answer in segments, each of which waits until the test lets all calls of the wave go on."""
+
+    def steps(request: Recorded) -> list[Step]:
+        choices = range(request.body.get("n", 1))
+        said = [Chunk({"choices": [{"index": n, "delta": {"content": PIECE}}]}) for n in choices] * PIECES
+        gated = [step for k in range(SEGMENTS) for step in (Gate(f"{wave} {k}"), *said)]
+        return [Headers(), Role(), *gated, Finish("stop"), Done()]
+
+    return steps
+
+
+class Call:
+    """A streamed call. `tokens` is what its client has got by now; it leaves after some segments, or stays."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.leaves_after = draw.choice([3, 12, SEGMENTS, SEGMENTS])
+        self._path, self._body = draw.choice(
+            [
+                ("/v1/chat/completions", {"messages": HELLO, "n": draw.choice([1, 2, 4])}),
+                ("/v1/responses", {"input": "Hi"}),
+                ("/v1/messages", {"messages": HELLO, "max_tokens": 9}),
+            ]
+        )
+        self.n = self._body.get("n", 1)
+        self.status, self.tokens, self._response = 0, 0, None
+
+    async def start(self, client: Client) -> None:
+        self._response = await client.post(self._path, {"model": "waves", "stream": True, **self._body})
+        self.status = self._response.status
+
+    async def hear(self, segment: int) -> None:
+        """Read until a segment is there, or the end of the answer."""
+        if self._response is None or self.status != 200:
+            return
+        while self.tokens < (segment + 1) * PIECES * self.n * 10:
+            if (frame := await self._response.next_event()) is None:
+                return
+            self.tokens += 10 * frame.data.count(PIECE) * ('"delta"' in frame.data)
+        if segment + 1 == self.leaves_after:
+            self._response.leave()
+            self._response = None
+
+
+@requirement("budget.count")
+@pytest.mark.parametrize("seed", range(3))
+async def test_calls_at_once_get_no_more_than_their_budget_and_a_prompt_and_a_segment_each(world, seed):
+    """Waves of random calls of one payer on several wires, some of which are left: a call holds a part of the budget
+    before it uses it, so that what all have left is not given out to each of them."""
+    draw, budget, given, over = random.Random(seed), 6000, 0, 0
+    client = await world.key({"tokens_per_day": budget})
+    for wave in range(20):
+        world.up.models["waves"] = in_segments(f"{seed} {wave}")
+        calls = [Call(draw) for _ in range(draw.randrange(3, 9))]
+        await asyncio.gather(*(call.start(client) for call in calls))
+        for segment in range(SEGMENTS):
+            world.up.open(f"{seed} {wave} {segment}")
+            await asyncio.gather(*(call.hear(segment) for call in calls))
+        given += sum(call.tokens for call in calls)
+        over = max(over, sum(PIECES * call.n * 10 + 10 for call in calls if call.status == 200))
+        assert {call.status for call in calls} <= {200, 429}
+        assert given <= await ledger(client, given)
+        if all(call.status == 429 for call in calls):
+            break
+    else:
+        pytest.fail("no call was refused")
+
+    assert given <= budget + over
+    assert 0 == (await (await client.get("/api/budget")).json())["remaining_tokens"]

@@ -186,6 +186,28 @@ async def test_nobody_gets_a_secret_that_acts_for_another_person(world: World):
     assert [("laptop", None)] == [(key["name"], key["expires_at"]) for key in hers["keys"]]
 
 
+@requirement("safe.persons-key")
+async def test_an_admin_lets_a_persons_key_end_earlier_and_never_later(world: World):
+    """Without getting it. An end that could be moved on would keep a key alive that its person has let end."""
+    path, moment = f"/api/admin/keys/{world.key['id']}", 1e-9
+    async with browser(world.server, world.ada) as admin:
+        answers = [await admin.request("PATCH", path, json={"expires_in_days": days}) for days in (5, 1, 2, moment)]
+        listed = (await (await admin.get("/api/admin/keys")).json())["keys"]
+    told = [await each.json() for each in answers]
+    async with world.server.client(authorization=f"Bearer {world.key['key']}") as program:
+        async with asyncio.timeout(LONG):  # another node may hear of it a moment later
+            while True:
+                if (await program.get("/api/me")).status == 401:
+                    break
+                await asyncio.sleep(0.05)
+
+    assert [200, 200, 400, 200] == [each.status for each in answers]
+    assert "expires_in_days" == told[2]["error"]["param"]
+    assert told[0]["expires_at"] > told[1]["expires_at"] > told[3]["expires_at"]
+    assert "hf-" not in str([each.get("key") for each in told])
+    assert world.key["id"] not in {key["id"] for key in listed}
+
+
 @requirement("safe.persons-key", "people.audit")
 async def test_the_audit_log_says_whose_key_was_made_rotated_and_revoked(world: World):
     """The id of a key says nothing to who reads the log later, when the key is forgotten."""

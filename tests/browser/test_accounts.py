@@ -657,19 +657,19 @@ async def signs_in(world: World, name: str) -> int:
         return (await client.post("/api/sign-in", {"name": name, "password": PASSWORD})).status
 
 
-async def grow_old(world: World) -> None:
+async def grow_old(server: Server) -> None:
     """Let all sign-ins be older than they are: half an hour has passed."""
 
     def change() -> None:
-        with closing(sqlite3.connect(world.server.data / "holdfast.db", timeout=LONG)) as db, db:
+        with closing(sqlite3.connect(server.data / "holdfast.db", timeout=LONG)) as db, db:
             for n, body in db.execute("SELECT n, body FROM documents WHERE kind = 'sign_in'").fetchall():
                 aged = json.loads(body)
                 aged["began_at"] -= 1800
                 db.execute("UPDATE documents SET body = ? WHERE n = ?", (json.dumps(aged).encode(), n))
 
-    await world.server.terminate()
+    await server.terminate()
     await asyncio.to_thread(change)
-    await world.server.restart()
+    await server.restart()
 
 
 @requirement("ui.browser-accounts", "people.fresh")
@@ -677,13 +677,13 @@ async def grow_old(world: World) -> None:
 async def test_the_page_asks_for_the_password_again_and_goes_on(world: World, signed_in: SignedIn):
     """A wrong password is told in the dialog. What was asked for is done without being asked for again."""
     ivy = await add_person(world.server, world.ada, "ivy")
-    await grow_old(world)
+    await grow_old(world.server)
     tab = await signed_in(ivy, "/account")
     await tab.page.get_by_role("button", name="New key").click()
     form = tab.page.get_by_role("dialog", name="New key")
     await form.get_by_label("Name").fill("laptop")
     await form.locator("button[type=submit]").click()
-    proof = tab.page.get_by_role("dialog", name="Enter your password again")
+    proof = tab.page.get_by_role("dialog", name="Confirm that it is you")
     await proof.get_by_label("Current password").fill("not the password")
     await proof.get_by_role("button", name="Continue").click()
     await expect(proof.get_by_role("alert")).to_be_visible()

@@ -82,7 +82,8 @@ ACCOUNT_ERRORS = (
         "403",
         "the person has to prove again who it is: the sign-in is older than ten minutes",
         "A cookie can be stolen: it is not enough for keys, names, exports, deletion and the end of sign-ins.",
-        "`POST /api/account/proof` with the password, or sign in again. Then repeat the request. The page asks for it.",
+        "`POST /api/account/proof` with the password or a passkey, or sign in again. Then repeat the request. The page "
+        "asks for it.",
         "32.19",
     ),
     ErrorHelp(

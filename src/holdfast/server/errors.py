@@ -223,7 +223,9 @@ class SignInAgain(NotAllowed):
     code = "sign_in_again"
 
     def __init__(self) -> None:
-        super().__init__("You signed in some time ago. Enter your password again, or sign in again, and repeat this.")
+        super().__init__(
+            "You signed in some time ago. Enter your password or use a passkey, or sign in again, and repeat this."
+        )
 
 
 def not_allowed(rule: AccessRule, access: Access) -> NotAllowed:

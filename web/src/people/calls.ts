@@ -195,6 +195,7 @@ export const calls = {
   account: () => call<Account>("GET", "/api/account"),
   changeAccount: (body: { name: string; email: string }) => call<Account>("PATCH", "/api/account", { body }),
   prove: (password: string, code: string) => call<void>("POST", "/api/account/proof", { body: { password, code } }),
+  proveByPasskey: (answer: unknown) => call<void>("POST", "/api/account/proof", { body: { answer } }),
   changePassword: (current: string, password: string) =>
     call<void>("PUT", "/api/account/password", { body: { current, password } }),
   deleteAccount: (password: string) => call<unknown>("DELETE", "/api/account", { body: { password } }),

@@ -1,4 +1,4 @@
-/** Asks for the password again, before something that a stolen cookie must not be enough for. */
+/** Asks for the password or a passkey again, before something that a stolen cookie must not be enough for. */
 import { useState } from "preact/hooks";
 import { proofWanted } from "../api";
 import { useAttempt } from "../ui/attempt";
@@ -9,14 +9,34 @@ import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { calls } from "./calls";
 import { asksForCode, CodeField } from "./code-field";
+import { canUsePasskeys, usedPasskey } from "./webauthn";
 
 export default function Proof() {
   const account = useLoaded(calls.account);
+  const passkeys = useLoaded(calls.passkeys);
   const words = t().people;
   return (
     <Dialog title={words.proveTitle} onClose={() => proofWanted.value?.(false)} class="narrow">
       <Shown of={account}>{(own) => (own.has_password ? <Form name={own.name} /> : <Elsewhere />)}</Shown>
+      <Shown of={passkeys}>{({ passkeys: own }) => (own.length && canUsePasskeys() ? <ByPasskey /> : null)}</Shown>
     </Dialog>
+  );
+}
+
+function ByPasskey() {
+  const trying = useAttempt();
+  const prove = () =>
+    trying.attempt(async () => {
+      await calls.proveByPasskey(await usedPasskey(await calls.passkeySignInOptions()));
+      proofWanted.value?.(true);
+    });
+  return (
+    <>
+      <button type="button" class="wide" disabled={trying.isBusy} onClick={prove}>
+        {t().people.provePasskey}
+      </button>
+      <Problem of={trying} />
+    </>
   );
 }
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...access import LOCAL
 from ...server.accounts.data.archive import Archive
 from ...server.accounts.data.bringing_in import BroughtIn, Importing
-from ...server.accounts.factors.second_factors import remove_factor
+from ...server.accounts.factors.second_factors import reset_factors
 from ...server.accounts.people.accounts import Account
 from ...server.accounts.people.people import People
 from ...server.audit.audit import AuditNote
@@ -126,14 +126,14 @@ def user_reset(name: str, **where: Any) -> None:
 @folder_options
 @one_line_errors
 def user_reset_factor(name: str, **where: Any) -> None:
-    """Turn off the second factor of a person who has lost it. The password stays."""
+    """Remove the second factor and the passkeys of a person who has lost them. The password stays."""
 
     async def work(store: KeysBeside, note: AuditNote) -> None:
         note.target = (await person(store, name)).id
-        await remove_factor(People(store), note.target)
+        await reset_factors(People(store), note.target)
 
     audited(settings_of(**where), "second_factor.reset", work)
-    click.echo(f"{name} has no second factor now.")
+    click.echo(f"{name} has no second factor and no passkeys now.")
 
 
 @user.command("role")

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -31,6 +32,9 @@ OVERLAP = 24.0
 """Hours for which both keys work when a key is rotated."""
 
 
+KeyDays = Annotated[float, msgspec.Meta(gt=0, le=3660)]
+
+
 class PersonsKey(HoldfastError):
     """The key acts for a person, so nobody else may get its secret."""
 
@@ -39,7 +43,9 @@ class PersonsKey(HoldfastError):
     type = "permission_error"
 
     def __init__(self) -> None:
-        super().__init__("This key acts for a person, who alone can rotate it. You can revoke it.")
+        super().__init__(
+            "This key acts for a person, who alone can rotate it. You can revoke it, or let it end earlier."
+        )
 
 
 class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +55,7 @@ class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: tuple[KeyScope, ...] = DEFAULT_SCOPES
     models: tuple[Short, ...] | None = None
     agents: tuple[Short, ...] | None = None
-    expires_in_days: Annotated[float, msgspec.Meta(gt=0, le=3660)] | None = None
+    expires_in_days: KeyDays | None = None
     budget: Budget = NO_BUDGET
 
 
@@ -61,9 +67,10 @@ class NewServiceKey(NewApiKey, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields of a key that an admin can change."""
+    """The fields of a key that an admin can change. Those that are left out stay; an end can only become earlier."""
 
-    budget: Budget
+    budget: Budget | UnsetType = UNSET
+    expires_in_days: KeyDays | UnsetType = UNSET
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,12 +136,23 @@ async def rotate_any_key(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def change_any_key(parts: Parts, request: Request) -> ASGIApp:
-    """Change the budget of a key. Its open streams end: the next request has the new one."""
+    """Change the budget of a key, or end it earlier. Its open streams end: the next request has the new limits."""
     given = decode(await read_body(parts, request), KeyChange)
     key = _one_of(await _in_force(parts), request)
-    changed = await parts.store.change_key(key.id, replace(key.details, budget=given.budget))
+    changed = await parts.store.change_key(key.id, _changed(key.details, given, parts.engine.now()))
     await parts.keys.refresh()
     return Json(shown_key(changed or key))
+
+
+def _changed(details: KeyDetails, given: KeyChange, now: float) -> KeyDetails:
+    if given.budget is not UNSET:
+        details = replace(details, budget=given.budget)
+    if given.expires_in_days is UNSET:
+        return details
+    ends = now + given.expires_in_days * 86400
+    if details.expires_at is not None and ends > details.expires_at:
+        raise BadRequest("The key ends before that. Its end can only become earlier.", param="expires_in_days")
+    return replace(details, expires_at=ends)
 
 
 def _details(parts: Parts, given: NewApiKey, access: Access) -> KeyDetails:

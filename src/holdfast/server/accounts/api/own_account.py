@@ -23,7 +23,7 @@ from ..people.accounts import Account
 from ..people.browsers import browser_cookie
 from ..people.people import NoPassword
 from ..people.sign_ins import SignIn
-from .sign_in import Short, browser_of, shown_account
+from .sign_in import Short, browser_of, refuse_passwords, shown_account, site_of
 
 
 class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,10 +34,12 @@ class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The caller's password, and a code if the account has a second factor."""
+    """The caller's password, and a code if the account has a second factor; or the answer of a passkey to the options
+    of a sign-in."""
 
-    password: Short
+    password: Short = ""
     code: Short = ""
+    answer: dict[str, Any] | None = None
 
 
 class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,16 +85,24 @@ async def change_password(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def prove(parts: Parts, request: Request) -> ASGIApp:
-    """Check the caller's password again. For ten minutes the caller may then do what a stolen cookie must not."""
+    """Check the caller's password or passkey again. For ten minutes the caller may do what a stolen cookie must not."""
     given = decode(await read_body(parts, request), Proof)
-    access, account = access_of(request), await _own(parts, request)
+    account = await _own(parts, request)
+    if given.answer is not None:
+        refuse_passwords(parts)
+        await parts.passkeys.signed_in(site_of(parts, request), given.answer, only=account.id)
+    else:
+        await _check_password(parts, request, account, given)
+    await parts.people.sign_ins.prove(access_of(request).credential)
+    return NoContent()
+
+
+async def _check_password(parts: Parts, request: Request, account: Stored[Account], given: Proof) -> None:
     if not account.body.password:
         raise NoPassword
     address, browser = address_of(request), browser_of(parts, request)
     await parts.people.check_password(account.body.name, given.password, address, browser=browser)
     await parts.second_factors.check(account, given.code, address=address, browser=browser)
-    await parts.people.sign_ins.prove(access.credential)
-    return NoContent()
 
 
 async def list_sign_ins(parts: Parts, request: Request) -> ASGIApp:
@@ -185,7 +195,8 @@ ENDPOINTS = [
         takes=Proof,
         answers={
             204: "proved",
-            401: "the password is wrong, or a code is needed",
+            401: "the password or the passkey is wrong, or a code is needed",
+            403: "a passkey, where only the identity provider counts",
             409: "the account has none",
             429: "too many tries",
             **_BAD,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -168,6 +169,14 @@ async def signed_in(
 def browser_of(parts: Parts, request: Request) -> bytes | None:
     """Return the token of the caller's browser; None if it has none."""
     return browser_in(request.scope[HEADERS].get(b"cookie", b""), secure=is_secure(parts, request))
+
+
+def site_of(parts: Parts, request: Request) -> tuple[str, str]:
+    """Return the host that passkeys are for, and the origin of the page: those of the settings, or of the request."""
+    scheme = "https" if is_secure(parts, request) else "http"
+    origin = parts.settings.public_url.rstrip("/") or f"{scheme}://{header(request, b'host') or ''}"
+    split = urlsplit(origin)
+    return split.hostname or "", f"{split.scheme}://{split.netloc}"
 
 
 def shown_account(account: Stored[Account]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ...routing import Endpoint
 from ...services import Parts
 from ..api.sign_in import Short, browser_of, shown_account
 from ..people.accounts import Account
-from .second_factors import remove_factor
+from .second_factors import remove_factor, reset_factors
 from .totp import totp_link
 
 
@@ -95,12 +95,10 @@ async def end_factor(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def reset_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Turn a person's second factor off, for one who has lost it. The password stays."""
+    """Remove a person's second factor and passkeys, for one who has lost them. The password stays."""
     id = request.path_params["account_id"]
     note_of(request).target = id
-    await remove_factor(parts.people, id)
-    account = await parts.people.accounts.get(id)
-    return NoContent() if account is None else Json(shown_account(account))
+    return Json(shown_account(await reset_factors(parts.people, id)))
 
 
 async def _own(parts: Parts, request: Request) -> Stored[Account]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -14,19 +13,19 @@ from ....errors import NotFound
 from ....store.documents import Stored
 from ....wires import native
 from ...audit.audit import note_of
-from ...caller import access_of, address_of, is_secure
-from ...errors import Json, NoContent
-from ...request import decode, header, read_body
+from ...caller import access_of, address_of
+from ...errors import Json, NoContent, SignInAgain
+from ...request import decode, read_body
 from ...routing import Endpoint
 from ...services import Parts
-from ..api.sign_in import Short, browser_of, refuse_passwords, signed_in
+from ..api.sign_in import Short, browser_of, refuse_passwords, signed_in, site_of
 from ..people.accounts import Account
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class PasskeyWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The person's password, if the account has one: a stolen cookie must not add a way in."""
+    """The person's password, if the account has one; else a fresh sign-in. A stolen cookie must not add a way in."""
 
     password: Short = ""
 
@@ -68,13 +67,15 @@ async def passkey_options(parts: Parts, request: Request) -> ASGIApp:
         await parts.people.check_password(
             account.body.name, given.password, address_of(request), browser=browser_of(parts, request)
         )
-    return Json(await parts.passkeys.options_to_add(_site(parts, request), account))
+    elif not await parts.people.callers.is_fresh(access_of(request)):
+        raise SignInAgain
+    return Json(await parts.passkeys.options_to_add(site_of(parts, request), account))
 
 
 async def add_passkey(parts: Parts, request: Request) -> ASGIApp:
     """Add a passkey that the browser has made."""
     given = decode(await read_body(parts, request), NewPasskey)
-    await parts.passkeys.add(_site(parts, request), await _own(parts, request), given.name, given.answer)
+    await parts.passkeys.add(site_of(parts, request), await _own(parts, request), given.name, given.answer)
     return NoContent()
 
 
@@ -87,24 +88,16 @@ async def remove_passkey(parts: Parts, request: Request) -> ASGIApp:
 async def sign_in_options(parts: Parts, request: Request) -> ASGIApp:
     """Return what a browser needs to sign in with a passkey."""
     refuse_passwords(parts)
-    return Json(await parts.passkeys.options_to_sign_in(_site(parts, request)))
+    return Json(await parts.passkeys.options_to_sign_in(site_of(parts, request)))
 
 
 async def sign_in_with_passkey(parts: Parts, request: Request) -> ASGIApp:
     """Sign in with a passkey. It needs no password and no code."""
     given = decode(await read_body(parts, request), PasskeySignIn)
     refuse_passwords(parts)
-    account = await parts.passkeys.signed_in(_site(parts, request), given.answer)
+    account = await parts.passkeys.signed_in(site_of(parts, request), given.answer)
     note_of(request).target = account.id
     return await signed_in(parts, request, account, stay=given.stay, by="passkey")
-
-
-def _site(parts: Parts, request: Request) -> tuple[str, str]:
-    """Return the host that passkeys are for, and the origin of the page: those of the settings, or of the request."""
-    scheme = "https" if is_secure(parts, request) else "http"
-    origin = parts.settings.public_url.rstrip("/") or f"{scheme}://{header(request, b'host') or ''}"
-    split = urlsplit(origin)
-    return split.hostname or "", f"{split.scheme}://{split.netloc}"
 
 
 async def _own(parts: Parts, request: Request) -> Stored[Account]:
@@ -126,7 +119,13 @@ ENDPOINTS = [
         who=SIGN_IN,
         audit="passkey.options",
         takes=PasskeyWanted,
-        answers={200: "what a browser needs", 401: "the password is wrong", 429: "too many tries", **_BAD},
+        answers={
+            200: "what a browser needs",
+            401: "the password is wrong",
+            403: "an old sign-in without a password",
+            429: "too many tries",
+            **_BAD,
+        },
     ),
     Endpoint(
         "POST",

@@ -90,11 +90,11 @@ class Passkeys:
 
         await self._people.change(account, removed)
 
-    async def signed_in(self, site: tuple[str, str], answer: dict[str, Any]) -> Stored[Account]:
-        """Return the account whose passkey has signed a challenge."""
+    async def signed_in(self, site: tuple[str, str], answer: dict[str, Any], *, only: str = "") -> Stored[Account]:
+        """Return the account whose passkey has signed a challenge: of anyone, or of the person `only`."""
         challenge = await self._opened(_SIGN_IN, answer)
         account = await self._people.accounts.get(_person_in(answer))
-        if account is None or account.body.is_disabled:
+        if account is None or account.body.is_disabled or only not in ("", account.id):
             raise PasskeyRefused
         id, count = await self._check("check_used", site, challenge, account.body.passkeys, answer)
         await self._use(challenge)

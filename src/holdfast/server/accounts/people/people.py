@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -169,16 +170,7 @@ class People:
         account = await self.of_link(token)
         hashed = await self.passwords.hash(password, account.body.name, account.body.email)
         await self.secrets.take("password", token)
-        stored = await self._set_hash(account.id, hashed)
-        return await self._without_passkeys(stored)
-
-    async def _without_passkeys(self, account: Stored[Account]) -> Stored[Account]:
-        """Remove the passkeys of a person whose password was reset: one of them may be an intruder's."""
-
-        async def removed(body: Account) -> Account:
-            return replace(body, passkeys=()) if body.passkeys else body
-
-        return await self.accounts.change(account.id, removed)
+        return await self._set_hash(account.id, hashed, passkeys=())  # one of them may be an intruder's
 
     async def add(self, account: Account, password: str = "") -> Stored[Account]:
         """Add an account. Without a password, its person needs a link to set one."""
@@ -211,9 +203,9 @@ class People:
         await self.check_password(account.body.name, current, address, browser=browser)
         await self.set_password(account.id, password, keep=keep)
 
-    async def _set_hash(self, id: str, hashed: str, *, keep: str = "") -> Stored[Account]:
+    async def _set_hash(self, id: str, hashed: str, *, keep: str = "", **more: Any) -> Stored[Account]:
         async def changed(account: Account) -> Account:
-            return replace(account, password=hashed)
+            return replace(account, password=hashed, **more)
 
         stored = await self.accounts.change(id, changed)
         await self.secrets.forget(id)

@@ -44,7 +44,7 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     by: SignedInBy = "password"
     again_at: float = 0.0
-    """When the person has entered the password again."""
+    """When the person has entered the password again, or used a passkey."""
 
     @property
     def proven_at(self) -> float:
@@ -110,7 +110,7 @@ class SignIns:
         return None if stored is None else stored.body
 
     async def prove(self, id: str) -> None:
-        """Record that the person has entered the password again."""
+        """Record that the person has entered the password again, or used a passkey."""
 
         async def proved(sign_in: SignIn) -> SignIn:
             return replace(sign_in, again_at=self._now())
