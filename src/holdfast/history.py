@@ -37,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     usage_source: UsageSource
     ttft_ms: float | None = None
-    """Time from the start of the run to the first text, reasoning or tool call."""
+    """Time from the request to the model, of an agent's first step, to the first text, reasoning or tool call."""
     duration_ms: float | None = None
     tokens_per_second: float | None = None
     """Output tokens over the time from the first to the last; None if all came at once, and for agents."""
@@ -50,14 +50,21 @@ SHORTEST = 0.05
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of a run's start, first output, last output and end, in seconds of the loop's clock."""
+    """The times of a run's start, request, first output, last output and end, in seconds of the loop's clock."""
 
     started: float
+    asked: float
+    """The start, or the first step of an agent: the start of its tools before it is not the model's time."""
     first: float | None
     last: float
     ended: float
     has_pace: bool = True
     """True if the model was writing all the time from the first to the last token. An agent also calls tools."""
+
+    @property
+    def ttft(self) -> float | None:
+        """The seconds from the request to the first output; None if there was none."""
+        return None if self.first is None else self.first - self.asked
 
     def figures(self, usage: Usage) -> Figures:
         """Return the times, and the speed from a count of the tokens."""
@@ -67,7 +74,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             usage_source=usage.source,
-            ttft_ms=None if self.first is None else round((self.first - self.started) * 1000, 1),
+            ttft_ms=None if self.ttft is None else round(self.ttft * 1000, 1),
             duration_ms=round((self.ended - self.started) * 1000, 1),
             tokens_per_second=round(usage.output_tokens / seconds, 2) if has_pace else None,
             cost=usage.cost,

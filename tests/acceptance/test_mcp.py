@@ -96,6 +96,19 @@ TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 
 @requirement("mcp.tools")
+async def test_a_run_says_that_it_waits_for_its_tools_only_if_it_does(tmp_path):
+    """The first run starts the process of the server, which takes seconds. The next finds it there."""
+    async with connected(tmp_path, is_warm=False) as (world, _):
+        world.up.enqueue(answer("One."), answer("Two."))
+        first = await world.api.replay((await world.start())[1])
+        second = await world.api.replay((await world.start())[1])
+
+    assert ["run.started", "notice", "step.started"] == [frame.event for frame in first][:3]
+    assert ("starting_tools", "Starting the tools of slow.") == (first[1].json()["code"], first[1].json()["message"])
+    assert "notice" not in [frame.event for frame in second]
+
+
+@requirement("mcp.tools")
 @TRANSPORTS
 async def test_an_agent_calls_the_tools_of_an_mcp_server(tmp_path, transport):
     """Under names that every provider takes; the server is connected by the first run, and shared by the next."""

@@ -761,6 +761,23 @@ async def test_a_timeline_tells_when_each_event_came(world, kept):
 
 
 @requirement("sub.timeline")
+async def test_the_timeline_has_the_time_to_first_token_of_the_answer(world):
+    """One run has one such time, in its chat and in its details."""
+    world.up.models["one-time"] = gated("one ", "two", gate="one-time")
+    session_id = await world.api.new_session()
+    run_id = await world.api.start(session_id, "Hello", "one-time")
+    (await world.api.shown(run_id, "one ")).close()
+    during = await world.api.get(f"/api/runs/{run_id}/timeline")
+    world.up.open("one-time0")
+    await world.api.settled(run_id)
+    after = await world.api.get(f"/api/runs/{run_id}/timeline")
+    answered = (await world.api.session(session_id))["messages"][-1]
+
+    assert during["ttft_ms"] is None
+    assert answered["figures"]["ttft_ms"] == after["ttft_ms"] > 0
+
+
+@requirement("sub.timeline")
 async def test_the_timeline_of_an_unknown_run_is_404(world):
     """As everywhere else."""
     assert 404 == (await world.client.get("/api/runs/run_nothing/timeline")).status

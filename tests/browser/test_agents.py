@@ -1,6 +1,8 @@
 """An agent on the page: its tools between its words, approvals, steering, and all of it again after a reload."""
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -14,6 +16,7 @@ from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 AGENT = """
 [[agents]]
 name = "helper"
@@ -61,7 +64,7 @@ async def test_what_an_agent_did_is_there_in_its_place_while_it_works_and_after_
     await expect(tools.nth(1)).to_contain_text("failed")
     await expect(tools.nth(2)).to_contain_text("approved, done")
     await expect(agent.last_answer.locator(".steered")).to_have_text("Mind the gap.")
-    await expect(agent.last_answer.locator(".figures")).to_contain_text("TTFT")
+    await expect(agent.last_answer.locator(".figures")).to_contain_text("first token")
     await expect(agent.last_answer.locator(".figures")).to_contain_text("$0.0")
     await becomes(watched, lambda: agent.last_answer.inner_text())
 
@@ -274,3 +277,32 @@ async def test_the_diff_of_a_new_file_has_its_lines_and_no_more(agent):
     await expect(agent.page.locator(".approval .diff span")).to_have_text(["+ one", "+ two"])
     await agent.press("Stop")
     await agent.sees_ending("stopped")
+
+
+SLOW_TOOLS = """
+[[mcp]]
+name = "slow"
+command = "sh"
+args = ["-c", "until [ -e '{gate}' ]; do sleep 0.05; done; exec '{python}' -P '{server}' '{seen}'"]
+
+[[agents]]
+name = "helper"
+model = "scripted/steps"
+tools = ["mcp:slow"]
+"""
+
+
+@requirement("ui.browser-agents")
+async def test_an_agent_says_that_it_waits_for_its_tools(new_tab, tmp_path):
+    """An MCP server takes seconds to start. Dots alone look like a model that does not answer."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    config = SLOW_TOOLS.format(gate=gate, seen=seen, python=sys.executable, server=MCP_SERVER)
+    async with Server(tmp_path, config=config) as server, server.client() as client:
+        made = await client.post("/api/sessions", {"model": "agent/helper"})
+        tab = await new_tab(f"/s/{(await made.json())['id']}", url=server.url)
+        await tab.say("All done.")
+        await expect(tab.live.locator(".waiting")).to_have_text("Starting the tools of slow.")
+        gate.touch()
+
+        await tab.sees_ending("completed", "All done.")
+        await expect(tab.last_answer).not_to_contain_text("Starting the tools")

@@ -268,3 +268,41 @@ async def test_the_badge_of_the_winner_takes_no_room_from_its_name(new_tab, comp
 
     assert all(abs(first - other) < 2 for other in others)
     assert first > 100
+
+
+@requirement("ui.browser-compare")
+async def test_four_responses_scroll_together_and_none_by_itself(new_tab, compare, up):
+    """Four panes in a laptop's window have little room: a reader scrolls one thing, and all of a response is there."""
+    up.models["long"] = answer("A line.\n\n" * 30)
+    kept = await compare.whole(["up/long"] * 4)
+    tab = await new_tab(f"/compare/{kept['id']}", viewport={"width": 1280, "height": 800})
+    await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
+    inner = "[...document.querySelectorAll('.words')].map((each) => each.scrollHeight > each.clientHeight + 1)"
+
+    await tab.finds([False] * 4, inner)
+    await tab.finds(
+        True, "(({scrollHeight, clientHeight}) => scrollHeight > clientHeight)(document.querySelector('.panes'))"
+    )
+    await tab.page.mouse.move(800, 400)
+    await tab.page.mouse.wheel(0, 5000)
+    await expect(pane(tab, 3).locator("footer")).to_be_in_viewport()
+
+
+@requirement("ui.browser-compare")
+async def test_a_vote_stays_with_the_responses_that_it_was_on(new_tab, compare):
+    """After a follow-up nobody has voted on what is shown. The history names the winner once."""
+    kept = await compare.whole(["up/echo:one", "same/echo:two"])
+    await compare.vote(kept, 0)
+    tab = await new_tab(f"/compare/{kept['id']}")
+    await expect(tab.page.locator(".vote-told")).to_have_text("You voted for A: up/echo:one.")
+    await expect(tab.page.locator(".pane.is-winner")).to_have_count(1)
+    await tab.say("And then?")
+    await expect(tab.page.locator(".compare-prompt .asked")).to_have_text("And then?")
+
+    await expect(tab.page.locator(".vote-told")).to_have_text(
+        "You voted for A: up/echo:one. The vote was on earlier responses."
+    )
+    await expect(tab.page.locator(".pane.is-winner")).to_have_count(0)
+    await tab.open("/compare")
+    line = tab.page.locator(f".earlier a[href='/compare/{kept['id']}'] .about > span").first
+    await expect(line).to_have_text("up/echo:one won against same/echo:two")

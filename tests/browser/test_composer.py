@@ -417,3 +417,27 @@ async def test_a_first_message_that_is_refused_is_still_there_to_be_sent(tab, up
     await tab.sees_ending("completed", "At last.")
     await tab.transcript_is(["A long first message", "At last."])
     assert data_url(png(7)) == up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
+
+
+@requirement("ui.browser-everyday")
+async def test_the_wheel_over_the_message_box_scrolls_the_chat(new_tab, api, up):
+    """The pointer rests where one writes. A long draft scrolls by itself."""
+    up.enqueue(answer("A line.\n\n" * 100 + "The end."))
+    session = await api.new_session(model="up/m")
+    await api.settled(await api.start(session, "Go", "up/m"))
+    tab = await new_tab(f"/s/{session}", viewport={"width": 1280, "height": 800})
+    end = tab.page.get_by_text("The end.", exact=True)
+    await expect(end).to_be_in_viewport()
+    await tab.box.hover()
+    await tab.page.mouse.wheel(0, -600)
+    await expect(end).not_to_be_in_viewport()
+    await tab.page.mouse.wheel(0, 2000)
+    await expect(end).to_be_in_viewport()
+    await tab.page.mouse.wheel(0, -2000)
+    await expect(end).not_to_be_in_viewport()
+    await tab.box.fill("A line of the draft.\n" * 100)
+    await tab.measure("document.querySelector('#composer').scrollTo(0, 0)")
+    await tab.page.mouse.wheel(0, 2000)
+
+    await tab.finds(True, "document.querySelector('#composer').scrollTop > 1000")
+    await expect(end).not_to_be_in_viewport()

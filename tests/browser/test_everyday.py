@@ -256,3 +256,25 @@ async def test_a_response_that_ended_at_a_budget_says_which_and_until_when(new_t
         await expect(note).to_contain_text("Your budget of 200 tokens is spent. It is renewed on")
         await expect(note).to_contain_text("9:00")
         await expect(note.get_by_role("button")).to_have_count(0)
+
+
+@requirement("ui.browser-everyday")
+async def test_on_a_phone_the_title_of_a_chat_has_room(new_tab, api):
+    """Sharing and the settings are in the menu there, and on a wide page beside the title, and nowhere twice."""
+    session = await api.new_session(model="up/m", title="The history of the herring trade")
+    tab = await new_tab(f"/s/{session}", viewport=PHONE, has_touch=True, is_mobile=True)
+    items, share = tab.page.locator(".view-header [role=menuitem]:visible"), tab.button("Share")
+    await tab.finds(True, "document.querySelector('.view-header h1').clientWidth >= 210")
+    await expect(share).to_have_count(0)
+    await tab.press("Chat actions")
+    await expect(items.first).to_have_text("Share")
+    await expect(items.first).to_be_focused()
+    await tab.page.keyboard.press("Escape")
+    await tab.page.set_viewport_size({"width": 1280, "height": 800})
+    await expect(share).to_be_visible()
+    await tab.press("Chat actions")
+
+    await expect(items.first).to_have_text("Rename")
+    await expect(items.first).to_be_focused()
+    await tab.page.keyboard.press("ArrowUp")
+    await expect(items.last).to_be_focused()

@@ -43,14 +43,17 @@ async def test_a_stopped_run_shows_its_receipt_every_event_and_its_replay(new_ta
 
 @requirement("ui.browser-inspector")
 async def test_the_link_under_an_answer_leads_to_its_run(new_tab, up, api):
-    """People find it where the question comes up. A run that is not there says so."""
+    """People find it where the question comes up, with the same figures. A run that is not there says so."""
     up.enqueue(answer("yes"))
     session = await api.new_session(model="up/m")
     run = await api.start(session, "Go", "up/m")
     await api.settled(run)
     tab = await new_tab(f"/s/{session}")
+    told = tab.last_answer.locator(".figures span", has_text="first token")
+    first = (await told.inner_text()).removeprefix("first token ")
     await tab.page.get_by_role("link", name="Run details").click()
     await expect(tab.page.locator(f"[data-run='{run}'][data-whole=true]")).to_be_visible()
+    await expect(tab.page.locator(".facts div", has_text="First token").locator("dd")).to_have_text(first)
     await tab.open("/runs/run_nothing")
 
     await expect(tab.page.locator(".empty")).to_contain_text("could not be loaded")

@@ -27,7 +27,7 @@ async def test_a_language_that_was_chosen_is_spoken_at_once_and_after_a_reload(n
     await tab.say("Guten Tag")
     await tab.sees_ending("completed", "Gern.")
     await expect(tab.button("Neu generieren")).to_be_visible()
-    await expect(tab.last_answer.locator(".figures")).to_contain_text("TTFT")
+    await expect(tab.last_answer.locator(".figures")).to_contain_text("erstes Token")
 
     await tab.page.locator(".sidebar footer a").last.click()
     await tab.page.get_by_label("English").check()

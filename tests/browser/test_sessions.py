@@ -284,6 +284,21 @@ async def test_a_search_shows_the_sentence_and_leads_to_the_message(new_tab, api
 
 
 @requirement("ui.browser-sessions", "hist.search-hit")
+async def test_an_excerpt_is_read_without_the_marks_of_markdown(new_tab, api, up):
+    """It is one line, which draws no Markdown."""
+    up.enqueue(answer("> **Note:** a *quorum* of `axolotls` is enough."))
+    session = await api.new_session(model="up/m", title="Zoo")
+    await api.settled(await api.start(session, "Go", "up/m"))
+    tab = await new_tab()
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("axolotls")
+
+    excerpt = tab.page.locator(f".session a[href^='/s/{session}'] .excerpt")
+    await expect(excerpt).to_have_text("Note: a quorum of axolotls is enough.")
+    await expect(excerpt.locator("mark")).to_have_text(["axolotls"])
+
+
+@requirement("ui.browser-sessions", "hist.search-hit")
 async def test_a_search_leads_to_a_message_of_another_branch(new_tab, api, up):
     """What was said before an edit is still said, and found: the page shows the branch that it is on."""
     up.enqueue(answer("Of limpets."), answer("Of whelks."))

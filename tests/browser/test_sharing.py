@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,30 @@ async def test_a_link_is_made_copied_read_live_and_revoked(new_tab, up, api):
 
 
 @requirement("share.page")
+async def test_a_link_that_was_lost_is_replaced_by_one_that_shows_the_same(new_tab, up, api):
+    """The server stores no link, and cannot show it again. Messages of since then are not shown by the new one."""
+    up.enqueue(answer("First."), answer("Second."))
+    session = await api.new_session(model="up/m")
+    await api.settled(await api.start(session, "One", "up/m"))
+    lost = await (await api.client.post(f"/api/sessions/{session}/shares", {"include": ["system"]})).json()
+    await api.settled(await api.start(session, "Two", "up/m"))
+    owner = await new_tab(f"/s/{session}")
+    await owner.press("Share")
+    await owner.press("New link in place of: By link")
+    link = owner.page.get_by_role("dialog").get_by_label("Link", exact=True)
+    reader = await new_tab(await link.input_value())
+
+    await reader.transcript_is(["One", "First."])
+    await expect(owner.page.locator("[data-share]")).to_have_count(1)
+    (kept,) = (await api.get(f"/api/sessions/{session}/shares"))["shares"]
+    assert (lost["message_id"], lost["include"]) == (kept["message_id"], kept["include"])
+    assert abs(datetime.fromisoformat(lost["expires_at"]) - datetime.fromisoformat(kept["expires_at"])) < timedelta(
+        minutes=1
+    )
+    assert 404 == (await api.client.get(f"/api/shared/{lost['token']}")).status
+
+
+@requirement("share.page")
 async def test_a_following_link_ends_before_the_readers_eyes(new_tab, up, api):
     """New messages appear without a reload, and the end of the link is told."""
     up.enqueue(answer("first"), answer("second"))
@@ -87,7 +112,7 @@ async def test_shared_chats_are_listed_in_the_settings(new_tab, up, api):
     tab = await new_tab("/settings")
     shared = tab.page.get_by_role("region", name="Shared chats")
     await expect(shared).to_contain_text("The plan")
-    await expect(shared).to_contain_text("follows the chat")
+    await expect(shared).to_contain_text("with later messages")
     await shared.get_by_role("button", name="Revoke: The plan, By link").click()
     await expect(shared.get_by_text("The plan")).to_have_count(0)
 
@@ -114,7 +139,11 @@ async def test_axe_finds_nothing_where_chats_are_shared(new_tab, up, api, scheme
     body = {"follow": True, "include": ["system", "tools", "names"]}
     made = await (await api.client.post(f"/api/sessions/{session}/shares", body)).json()
     tab = await new_tab(f"/s/{session}", color_scheme=scheme, viewport=size, reduced_motion="reduce")
-    await tab.press("Share")
+    if size == PHONE:
+        await tab.press("Chat actions")
+        await tab.page.get_by_role("menuitem", name="Share").click()
+    else:
+        await tab.press("Share")
     await tab.press("Create link")
     await expect(tab.page.get_by_label("Link", exact=True)).to_be_visible()
     found = {"dialog": await findings(tab)}

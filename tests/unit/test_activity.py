@@ -4,6 +4,7 @@ import asyncio
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import ProviderRefused
+from holdfast.events import StepStarted, Text
 from holdfast.server.metrics.activity import Activity, last_minute
 from tests.requirements import requirement
 
@@ -33,6 +34,24 @@ async def test_the_last_minute_counts_runs_errors_and_times_and_forgets_them():
     assert found["ttft_p95_ms"] >= found["ttft_p50_ms"] >= 0
     assert found["stop_p95_ms"] is None
     assert (0, 0, {}, None) == (later["runs"], later["failed"], later["errors"], later["ttft_p95_ms"])
+
+
+@requirement("sub.figures")
+async def test_the_start_of_tools_is_not_part_of_the_time_to_first_token():
+    """The model is asked with the first step. Before, an agent connects its MCP servers."""
+
+    async def with_slow_tools():
+        await asyncio.sleep(0.05)
+        yield [StepStarted(1), Text("At once.")]
+
+    activity = Activity()
+    async with Engine(observe=activity.settled) as engine:
+        run = await engine.start(with_slow_tools())
+        await run.settled()
+
+    assert run.measured is not None
+    assert 0.05 <= run.measured.ended - run.measured.started
+    assert 0 == run.measured.ttft == last_minute(activity.counts())["ttft_p50_ms"]
 
 
 @requirement("ops.status")

@@ -280,7 +280,7 @@ def test_an_end_that_says_nothing_is_a_failure():
 
     assert [Text("so far")] == events
     assert isinstance(error, ProviderBroke)
-    assert "up ended its stream without saying why." == str(error)
+    assert "up ended its stream before the answer was complete." == str(error)
 
 
 @requirement("truth.cut")

@@ -262,6 +262,7 @@ export interface Share {
   id: string;
   include: ("names" | "reasoning" | "system" | "tools")[];
   may: "read" | "write";
+  message_id: string | null;
   session_id: string;
   sign_in: boolean;
   title: string;
@@ -276,6 +277,7 @@ export interface NewLink {
   id: string;
   include: ("names" | "reasoning" | "system" | "tools")[];
   may: "read" | "write";
+  message_id: string | null;
   session_id: string;
   sign_in: boolean;
   title: string;

@@ -19,6 +19,7 @@ import {
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { found } from "./chat/found";
 import { newChat } from "./keyboard";
+import { withoutMarks } from "./markdown/plain";
 import { leave } from "./people/passing";
 import { navigate, place, type View } from "./router";
 import { caller, isAdmin, isGuest, isPerson } from "./state/caller";
@@ -255,7 +256,9 @@ function SessionLine({ session }: { session: ListedSession }) {
 function Excerpt({ hit }: { hit: SearchHit }) {
   return (
     <span class="excerpt" dir="auto">
-      {hit.excerpt.map(({ text, match }, index) => (match ? <mark key={index}>{text}</mark> : text))}
+      {hit.excerpt.map(({ text, match }, index) =>
+        match ? <mark key={index}>{text}</mark> : withoutMarks(text, index === 0),
+      )}
     </span>
   );
 }

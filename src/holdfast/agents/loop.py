@@ -85,6 +85,10 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     on_restart: Literal["settle", "continue"] = "settle"
     """After a kill of the server: settle the run as interrupted, or continue after its last finished step."""
 
+    def servers_to_start(self, owner: str) -> list[str]:
+        """Return the names of its MCP servers that are not connected for an owner."""
+        return [server.described.name for server in self.servers if not server.of(owner).is_connected]
+
     async def for_owner(self, owner: str) -> Agent:
         """Return the agent with its tools for one owner. This connects its MCP servers."""
         local = self.tools if self.owned is None else self.owned(owner)

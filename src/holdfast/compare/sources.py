@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 
 
 class PaneFailed(SourceFailed):
-    """A model of a blind comparison could not answer. The reason is shown after the reveal."""
+    """The answer of a model in a blind comparison failed. The reason is shown after the reveal."""
 
     code = "pane_failed"
 
     def __init__(self) -> None:
-        super().__init__("This model could not answer. The reason is shown after the reveal.")
+        super().__init__("The answer of this model failed. The reason is shown after the reveal.")
 
 
 class PaneReport:

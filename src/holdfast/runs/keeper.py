@@ -174,6 +174,7 @@ def measured(pump: Pump) -> Measured | None:
         return None
     return Measured(
         started=pump.started,
+        asked=pump.asked_at or pump.started,
         first=pump.first_at,
         last=pump.touched,
         ended=pump.time(),

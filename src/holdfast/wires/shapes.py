@@ -303,6 +303,7 @@ class ShareJson(TypedDict):
     group_name: str | None
     may: Literal["read", "write"]
     follows: bool
+    message_id: str | None
     include: list[Literal["tools", "reasoning", "system", "names"]]
     sign_in: bool
     created_at: str

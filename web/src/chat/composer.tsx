@@ -1,6 +1,7 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
 
 import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
+import type { TargetedWheelEvent } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
 import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
@@ -13,6 +14,9 @@ import { contentOf } from "./content";
 import { growWithText } from "./grow";
 import { ModelPicker } from "./model-picker";
 import { editing } from "./user-message";
+
+/** The height of a line, in pixels, for wheels that count in lines. */
+const LINE = 20;
 
 export function Composer() {
   const session = current.value?.id ?? null;
@@ -73,6 +77,7 @@ export function Composer() {
   return (
     <form
       class="composer"
+      onWheel={scrollChat}
       onSubmit={(event) => {
         event.preventDefault();
         send(isRunning ? "queue" : "reject");
@@ -128,6 +133,19 @@ export function Composer() {
       </div>
     </form>
   );
+}
+
+/** The wheel over the message box scrolls the chat, unless something under the pointer scrolls by itself. */
+function scrollChat(event: TargetedWheelEvent<HTMLFormElement>): void {
+  if (event.ctrlKey) return; // it zooms
+  for (let at = event.target as Element; at !== event.currentTarget && at.parentElement; at = at.parentElement)
+    if (at.matches("[popover], dialog") || scrolls(at)) return;
+  const pixels = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE : 1;
+  document.querySelector(".transcript")?.scrollBy(0, event.deltaY * pixels);
+}
+
+function scrolls(element: Element): boolean {
+  return element.scrollHeight > element.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(element).overflowY);
 }
 
 /** On a phone the return key makes a new line, as everywhere there; the button sends. */

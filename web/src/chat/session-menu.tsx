@@ -29,7 +29,7 @@ export function SessionMenu() {
     <>
       <button
         type="button"
-        class={`quiet icon-button ${isSetUp ? "is-set" : ""}`}
+        class={`quiet icon-button ${isSetUp ? "is-set" : transcript ? "wide-only" : ""}`}
         aria-label={t().chatSettings}
         title={isSetUp ? t().chatSettingsSet : t().chatSettings}
         disabled={transcript !== null && !transcript.session.value}
@@ -40,7 +40,7 @@ export function SessionMenu() {
       {transcript && (
         <button
           type="button"
-          class="quiet icon-button"
+          class="quiet icon-button wide-only"
           aria-label={t().share}
           title={t().share}
           onClick={() => setSharing(true)}
@@ -50,6 +50,12 @@ export function SessionMenu() {
       )}
       {transcript && (
         <Menu label={t().chatActions} icon={Ellipsis}>
+          <MenuItem icon={Share2} kind="narrow-only" onClick={() => setSharing(true)}>
+            {t().share}
+          </MenuItem>
+          <MenuItem icon={SlidersHorizontal} kind="narrow-only" onClick={() => setOpen(true)}>
+            {t().chatSettings}
+          </MenuItem>
           <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
             {t().rename}
           </MenuItem>

@@ -10,7 +10,7 @@ import { t } from "../words";
 import { AskBox } from "./ask-box";
 import { Pane } from "./pane";
 import type { OpenComparison } from "./state";
-import { isBlind, type Winner } from "./types";
+import { isBlind, isVoteOnThese, type Winner } from "./types";
 
 interface BoardProps {
   comparison: OpenComparison;
@@ -163,7 +163,10 @@ export function standing({ status, settlement }: PaneInfo): string {
 
 function Vote({ comparison, info }: BoardProps) {
   const able = info.panes.filter(({ settlement }) => settlement?.outcome === "completed");
-  if (info.vote) return <p class="vote-told">{toldVote(info, info.vote.winner)}</p>;
+  if (info.vote)
+    return (
+      <p class="vote-told">{`${toldVote(info, info.vote.winner)} ${isVoteOnThese(info) ? "" : t().votedEarlier}`}</p>
+    );
   if (info.panes.length < 2 || (info.blind && info.revealed)) return null;
   return (
     <section class="vote" aria-label={t().vote}>

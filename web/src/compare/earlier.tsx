@@ -84,8 +84,9 @@ export function Earlier() {
 function told(comparison: ListedComparison): string {
   if (isBlind(comparison)) return t().notVotedYet(comparison.panes.length);
   const winner = comparison.vote?.winner;
-  const names = comparison.panes.map(({ model }) => model).join(" · ");
-  if (typeof winner === "number") return `${t().won(comparison.panes[winner]?.model ?? "")} · ${names}`;
+  const models = comparison.panes.map(({ model }) => model ?? "");
+  const names = models.join(" · ");
+  if (typeof winner === "number") return t().won(models[winner] ?? "", models.toSpliced(winner, 1).join(" · "));
   if (winner === "tie") return `${t().tie} · ${names}`;
   return winner === "none" ? `${t().allBad} · ${names}` : names;
 }

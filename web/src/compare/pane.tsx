@@ -33,7 +33,7 @@ import { t } from "../words";
 import { seconds } from "../words/time";
 import { calls } from "./calls";
 import type { OpenComparison } from "./state";
-import { isBlind } from "./types";
+import { isBlind, isVoteOnThese } from "./types";
 
 interface PaneProps {
   comparison: OpenComparison;
@@ -46,7 +46,7 @@ interface PaneProps {
 
 export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: PaneProps) {
   const outcome = pane.settlement?.outcome;
-  const isWinner = info.vote?.winner === pane.pane && outcome === "completed";
+  const isWinner = info.vote?.winner === pane.pane && outcome === "completed" && isVoteOnThese(info);
   const told = pane.status === "settled" ? tellOutcome(outcome ?? null, pane.settlement) : null;
   const name = pane.model ?? t().modelNamed(pane.label);
   return (

@@ -1,5 +1,5 @@
 /** Comparisons on the page, beside what the server sends of them (section 26 of PROTOCOL.md). */
-import type { ComparisonHead, Content, Vote } from "../types";
+import type { Comparison, ComparisonHead, Content, Vote } from "../types";
 
 export type Winner = Vote["winner"];
 
@@ -41,3 +41,7 @@ export interface Asked {
 }
 
 export const isBlind = ({ blind, revealed }: ComparisonHead): boolean => blind && !revealed;
+
+/** The vote was on the responses that are shown: a follow-up since then has others. */
+export const isVoteOnThese = ({ vote, settled_at }: Comparison): boolean =>
+  vote !== null && settled_at !== null && Date.parse(settled_at) <= Date.parse(vote.at);

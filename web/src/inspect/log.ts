@@ -21,6 +21,8 @@ export class RunLog {
   /** Milliseconds after the start, for each event. */
   at: number[] = [];
   isWhole = false;
+  /** The time to first token that the server has measured, once the run has ended. */
+  ttft: number | null = null;
   #times: [number, string][] = [];
   #heard: number[] = [];
   #abort = new AbortController();
@@ -78,8 +80,10 @@ export class RunLog {
   }
 
   async #readTimes(): Promise<void> {
-    const { times } = await call<{ times: [number, string][] }>("GET", `/api/runs/${this.id}/timeline`);
+    type Timeline = { times: [number, string][]; ttft_ms: number | null };
+    const { times, ttft_ms } = await call<Timeline>("GET", `/api/runs/${this.id}/timeline`);
     this.#times = times;
+    this.ttft = ttft_ms;
   }
 
   #tellSoon(): void {

@@ -95,10 +95,11 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
   }
 }
 
-const NOTICES: Record<string, "retried" | "fallbackUsed" | "waitedForSlot"> = {
+const NOTICES: Record<string, "retried" | "fallbackUsed" | "waitedForSlot" | "startingTools"> = {
   retry: "retried",
   fallback: "fallbackUsed",
   waiting: "waitedForSlot",
+  starting_tools: "startingTools",
 };
 
 function noticed(code: string): string {

@@ -47,13 +47,11 @@ function facts(run: Run, log: RunLog): [string, string][] {
   const { settlement, started_at, settled_at } = run;
   const took = started_at && settled_at ? Date.parse(settled_at) - Date.parse(started_at) : null;
   const waited = started_at ? Date.parse(started_at) - Date.parse(run.created_at) : 0;
-  const first = log.events.findIndex(
-    ({ type }) => type === "text.delta" || type === "reasoning.delta" || type === "tool.delta",
-  );
+  const ttft = log.ttft ?? (run.session_id ? null : heardFirst(log));
   const found: [string, string | null | undefined | false][] = [
     [t().facts.started, started_at && moment(started_at)],
     [t().facts.waited, waited > 0 && seconds(waited)],
-    [t().firstTokenTitle, first >= 0 && log.at[first] !== undefined && seconds(log.at[first])],
+    [t().firstTokenTitle, ttft !== null && seconds(ttft)],
     [t().facts.took, took !== null && seconds(took)],
     [t().tokensTitle, settlement && usage(settlement)],
     [t().events, run.seq ? number(run.seq) : ""],
@@ -65,6 +63,15 @@ function facts(run: Run, log: RunLog): [string, string][] {
     [t().type, run.kind],
   ];
   return found.filter((fact): fact is [string, string] => Boolean(fact[1]));
+}
+
+const OUTPUT: readonly string[] = ["text.delta", "reasoning.delta", "tool.delta"];
+
+/** The time to first token of a run that leaves no message, by its log: from its start, or an agent's first step. */
+function heardFirst({ events, at }: RunLog): number | null {
+  const asked = at[events.findIndex(({ type }) => type === "step.started")] ?? 0;
+  const first = at[events.findIndex(({ type }) => OUTPUT.includes(type))];
+  return first === undefined ? null : first - asked;
 }
 
 function usage({ usage: { input_tokens, output_tokens, source } }: Settlement): string {

@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { complain } from "../state/toasts";
 import "../styles/shared.css";
-import type { GroupName, Share } from "../types";
+import type { GroupName, NewLink, Share } from "../types";
 import { useAttempt } from "../ui/attempt";
 import { CopyButton } from "../ui/copy";
 import { Dialog } from "../ui/dialog";
@@ -34,18 +34,18 @@ export default function ShareDialog({ session, onClose }: { session: string; onC
   useEffect(() => {
     load();
   }, []);
-  const make = async (wanted: Wanted) => {
-    const { token } = await shares.make(session, wanted);
+  const show = async (made: Promise<NewLink>) => {
+    const { token } = await made;
     setLink(token ? `${location.origin}/shared/${token}` : "");
     await load();
   };
   return (
     <Dialog title={s().shareChat} onClose={onClose} class="share-dialog">
-      <ShareForm groups={groups} onMake={make} />
+      <ShareForm groups={groups} onMake={(wanted) => show(shares.make(session, wanted))} />
       {link && <MadeLink link={link} />}
       <section aria-label={s().shared}>
         {list?.length === 0 && <p class="note">{s().nothing}</p>}
-        {list && <ShareList list={list} onChange={load} />}
+        {list && <ShareList list={list} onChange={load} onReplace={(share) => show(shares.replace(share))} />}
       </section>
     </Dialog>
   );

@@ -11,10 +11,12 @@ import { shares } from "./calls";
 interface ShareListProps {
   list: Share[];
   onChange: () => void;
+  /** A link is not shown again: it can be replaced by another. */
+  onReplace?: (share: Share) => Promise<void>;
   hasTitles?: boolean;
 }
 
-export function ShareList({ list, onChange, hasTitles = false }: ShareListProps) {
+export function ShareList({ list, onChange, onReplace, hasTitles = false }: ShareListProps) {
   const trying = useAttempt();
   const revoke = async ({ id }: Share) => {
     if (await trying.attempt(() => shares.revoke(id))) toast(s().revoked);
@@ -35,6 +37,16 @@ export function ShareList({ list, onChange, hasTitles = false }: ShareListProps)
               )}
               <p class="note">{details(share, hasTitles)}</p>
             </div>
+            {onReplace && !share.group && (
+              <button
+                type="button"
+                class="small"
+                aria-label={s().newLinkOf(whom(share))}
+                onClick={() => trying.attempt(() => onReplace(share))}
+              >
+                {s().newLink}
+              </button>
+            )}
             <button
               type="button"
               class="small"

@@ -59,7 +59,7 @@ export interface Notice {
 const REST = 250;
 
 /** Notices of what a response waits for before it begins, and one that it shows in its own place. */
-const PASSING = ["fetching_weights", "loading_model", "model_busy", "waiting", "new_turn", "retry"];
+const PASSING = ["starting_tools", "fetching_weights", "loading_model", "model_busy", "waiting", "new_turn", "retry"];
 
 export class LiveRun {
   /** Grows with each frame that has something new to draw. */

@@ -22,7 +22,7 @@ export function Menu({ label, icon, children, class: name = "", isPassedBy = fal
   const onToggle = (event: Event) => {
     if ((event as ToggleEvent).newState !== "open") return;
     placeBeside(menu.current, button.current);
-    menu.current.querySelector<HTMLElement>("[role=menuitem]")?.focus();
+    itemsOf(menu.current)[0]?.focus();
   };
   return (
     <>
@@ -63,12 +63,12 @@ interface ItemProps {
   icon: IconNode;
   onClick: () => void;
   children: ComponentChildren;
-  kind?: "plain" | "bad";
+  kind?: "plain" | "bad" | "narrow-only";
 }
 
 export function MenuItem({ icon, onClick, children, kind = "plain" }: ItemProps) {
   return (
-    <button type="button" role="menuitem" class={kind === "bad" ? "bad" : undefined} onClick={onClick}>
+    <button type="button" role="menuitem" class={kind === "plain" ? undefined : kind} onClick={onClick}>
       <Icon node={icon} size={16} />
       <span>{children}</span>
     </button>
@@ -89,7 +89,12 @@ export function placeBeside(popover: HTMLElement, anchor: HTMLElement): void {
 function walk(event: KeyboardEvent): void {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
   event.preventDefault();
-  const items = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("[role=menuitem]")];
+  const items = itemsOf(event.currentTarget as HTMLElement);
   const at = items.indexOf(document.activeElement as HTMLElement);
   items.at((at + (event.key === "ArrowDown" ? 1 : -1)) % items.length)?.focus();
+}
+
+/** The items that are shown at this width of the page. */
+function itemsOf(menu: HTMLElement): HTMLElement[] {
+  return [...menu.querySelectorAll<HTMLElement>("[role=menuitem]")].filter((item) => item.checkVisibility());
 }

@@ -227,7 +227,7 @@ export const de: Words = {
   seconds: (n, digits) => `${number(n, digits)} s`,
   tokens: (n) => count(n, { one: "# Token", other: "# Tokens" }),
   tokensPerSecond: (n) => `${number(n)} Tokens/s`,
-  firstToken: (time) => `TTFT ${time}`,
+  firstToken: (time) => `erstes Token ${time}`,
   waitingFor: (time) => `wartet · ${time}`,
   took: (time) => `dauerte ${time}`,
   tokensInOut: (input, output) => `${number(input)} Eingabe-Tokens, ${number(output)} Ausgabe-Tokens`,
@@ -328,13 +328,14 @@ export const de: Words = {
   calledTie: "Ihre Stimme: unentschieden.",
   votedAllBad: "Ihre Stimme: alle schlecht.",
   youChose: (label, model) => `Ihre Stimme: ${label}, ${model}.`,
+  votedEarlier: "Die Stimme galt früheren Antworten.",
   history: "Verlauf",
   earlierComparisons: "Frühere Vergleiche",
   comparisonDeleted: "Vergleich gelöscht",
   noComparisons: "Hier erscheinen Ihre Vergleiche.",
   notVotedYet: (n) =>
     count(n, { one: "Blind, # Modell, noch keine Stimme", other: "Blind, # Modelle, noch keine Stimme" }),
-  won: (model) => `${model} gewann`,
+  won: (model, others) => `${model} gewann gegen ${others}`,
   modelNamed: (label) => `Modell ${label}`,
   responseOf: (label) => `Antwort ${label}`,
   responseTextOf: (label) => `Text der Antwort ${label}`,
@@ -366,7 +367,7 @@ export const de: Words = {
   winRate: "Siegquote",
   winsLossesTies: "S / N / U",
   winsLossesTiesHint: "Siege / Niederlagen / Unentschieden in Paarvergleichen",
-  firstTokenTitle: "TTFT",
+  firstTokenTitle: "Erstes Token",
   speedTitle: "Tokens/s",
   tokensTitle: "Tokens",
   costTitle: "Kosten",
@@ -377,7 +378,7 @@ export const de: Words = {
   ratingsFrom: (blind, other) =>
     `Die Wertung beruht auf ${count(blind, { one: "# Blindstimme", other: "# Blindstimmen" })}. ` +
     (other ? `${count(other, { one: "# weitere Stimme zählt", other: "# weitere Stimmen zählen" })} nicht. ` : "") +
-    "TTFT (Zeit bis zum ersten Token) und Tempo sind Mediane abgeschlossener Antworten.",
+    "Die Zeit bis zum ersten Token und das Tempo sind Mediane abgeschlossener Antworten.",
 
   // runs
   run: "Ausführung",
@@ -441,6 +442,7 @@ export const de: Words = {
     retried: "Wiederholt",
     fallbackUsed: "Ersatzmodell verwendet",
     waitedForSlot: "Wartete auf einen freien Platz",
+    startingTools: "Tools werden gestartet",
   },
   decisions: { allow: "Freigegeben", deny: "Abgelehnt" },
   eventsAndCharacters: (events, characters) =>
@@ -498,7 +500,7 @@ export const de: Words = {
   revoke: "Widerrufen",
   defaultModel: "Standardmodell",
   none: "Keines",
-  chosenByServer: "vom Server gewählt",
+  chosenByServer: "nicht gesetzt: das erste, das geht",
   change: "Ändern",
   reset: "Zurücksetzen",
   fallbacks: "Ersatzmodelle",

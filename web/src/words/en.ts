@@ -225,7 +225,7 @@ export const en = {
   seconds: (n: number, digits: number) => `${number(n, digits)} s`,
   tokens: (n: number) => count(n, { one: "# token", other: "# tokens" }),
   tokensPerSecond: (n: number) => `${number(n)} tokens/s`,
-  firstToken: (time: string) => `TTFT ${time}`,
+  firstToken: (time: string) => `first token ${time}`,
   waitingFor: (time: string) => `waiting · ${time}`,
   took: (time: string) => `took ${time}`,
   tokensInOut: (input: number, output: number) => `${number(input)} input tokens, ${number(output)} output tokens`,
@@ -324,12 +324,13 @@ export const en = {
   calledTie: "You voted: tie.",
   votedAllBad: "You voted: all bad.",
   youChose: (label: string, model: string) => `You voted for ${label}: ${model}.`,
+  votedEarlier: "The vote was on earlier responses.",
   history: "History",
   earlierComparisons: "Past comparisons",
   comparisonDeleted: "Comparison deleted",
   noComparisons: "Your comparisons will appear here.",
   notVotedYet: (n: number) => count(n, { one: "Blind, # model, no vote yet", other: "Blind, # models, no vote yet" }),
-  won: (model: string) => `${model} won`,
+  won: (model: string, others: string) => `${model} won against ${others}`,
   modelNamed: (label: string) => `Model ${label}`,
   responseOf: (label: string) => `Response ${label}`,
   responseTextOf: (label: string) => `Text of response ${label}`,
@@ -361,7 +362,7 @@ export const en = {
   winRate: "Win rate",
   winsLossesTies: "W / L / T",
   winsLossesTiesHint: "Wins / losses / ties in pairwise comparisons",
-  firstTokenTitle: "TTFT",
+  firstTokenTitle: "First token",
   speedTitle: "Tokens/s",
   tokensTitle: "Tokens",
   costTitle: "Cost",
@@ -371,7 +372,7 @@ export const en = {
   ratingsFrom: (blind: number, other: number) =>
     `Ratings are based on ${count(blind, { one: "# blind vote", other: "# blind votes" })}. ` +
     (other ? `${count(other, { one: "# other vote is", other: "# other votes are" })} not counted. ` : "") +
-    "TTFT (time to first token) and speed are medians of completed responses.",
+    "The time to the first token and the speed are medians of completed responses.",
 
   // runs
   run: "Run",
@@ -435,6 +436,7 @@ export const en = {
     retried: "Retried",
     fallbackUsed: "Fallback used",
     waitedForSlot: "Waited for a free slot",
+    startingTools: "Starting tools",
   },
   decisions: { allow: "Approved", deny: "Denied" },
   eventsAndCharacters: (events: number, characters: number) =>
@@ -492,7 +494,7 @@ export const en = {
   revoke: "Revoke",
   defaultModel: "Default model",
   none: "None",
-  chosenByServer: "chosen by the server",
+  chosenByServer: "not set: the first that works",
   change: "Change",
   reset: "Reset",
   fallbacks: "Fallbacks",

@@ -99,6 +99,11 @@ class ToolServer:
         self._busy = 0
         self._used_at = time.monotonic()
 
+    @property
+    def is_connected(self) -> bool:
+        """True if the next call need not connect."""
+        return self._connection is not None and not self._connection.is_over
+
     async def tools(self) -> list[McpTool]:
         """Return the allowed tools of the server, under names that every provider accepts."""
         offered = await self._offered()

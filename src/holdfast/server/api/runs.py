@@ -122,7 +122,16 @@ async def read_timeline(parts: Parts, request: Request) -> ASGIApp:
     """Return the times of the events, to replay a run at its pace."""
     run = await own_run(parts, request)
     times = [[seq, native.moment(at)] for seq, at in await run.times() if at]
-    return json_of({"run": run.id, "times": times}, headers=run_headers(run))
+    return json_of({"run": run.id, "times": times, "ttft_ms": await _ttft(parts, run)}, headers=run_headers(run))
+
+
+async def _ttft(parts: Parts, run: Run) -> float | None:
+    """Return the time to first token as the answer of a run has it; None while it runs, or without an answer."""
+    record = run.record
+    if record.session_id is None or record.message_id is None:
+        return None
+    answer = await parts.store.get_message(record.session_id, record.message_id)
+    return None if answer is None or answer.figures is None else answer.figures.ttft_ms
 
 
 def events_of(parts: Parts, run: Run, request: Request) -> ASGIApp:

@@ -42,7 +42,7 @@ class Activity:
         settlement, measured = run.settlement, run.measured
         assert settlement is not None
         error = settlement.error.code if isinstance(settlement, (Failed, Interrupted)) else ""
-        first = measured.first - measured.started if measured is not None and measured.first is not None else None
+        first = None if measured is None else measured.ttft
         stop = None
         if isinstance(settlement, Stopped) and (receipt := settlement.receipt) is not None:
             stop = receipt.settled_at - receipt.stop_requested_at

@@ -168,7 +168,7 @@ class _RunValues:
             return
         self._duration.observe(measured.ended - measured.started)
         if measured.first is not None:
-            self._first.observe(measured.first - measured.started)
+            self._first.observe(measured.first - measured.asked)
             if measured.has_pace and usage.output_tokens > 1:
                 self._between.observe((measured.last - measured.first) / (usage.output_tokens - 1))
 

@@ -231,6 +231,7 @@ async def _share_json(parts: Parts, stored: Stored[Share]) -> ShareJson:
         "group_name": group.body.name if group is not None else None,
         "may": share.may,
         "follows": share.head_id is None,
+        "message_id": share.head_id,
         "include": list(share.include),
         "sign_in": share.sign_in,
         "created_at": native.moment(stored.created_at),

@@ -315,6 +315,8 @@ class AgentSources:
         record = run.record
         agent = await self.find(record)
         await self._check(agent)
+        if names := agent.servers_to_start(record.owner):
+            out.emit([Notice("starting_tools", f"Starting the tools of {', '.join(names)}.")])
         agent = await agent.for_owner(record.owner)
         run.deadline = None  # the agent's own limit is suspended while it waits for a person
         run.grace = max(run.grace, LAST_GRACE)

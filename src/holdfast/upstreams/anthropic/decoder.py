@@ -215,7 +215,7 @@ class MessageDecoder(DialectDecoder):
     def _take_end(self, events: list[Yielded]) -> None:
         self.over = True
         if not self.finished:
-            self.fail(self.broke("ended its answer without saying why"), events)
+            self.fail(self.broke("ended its stream before the answer was complete"), events)
 
     def failed(self, reported: Any) -> ProviderError:
         """Return the error that the upstream reported. One that is overloaded has its own code, for a later retry."""

@@ -197,7 +197,7 @@ class DialectDecoder:
         if cut:
             return self.broke("broke off the connection in the middle of its answer")
         if self._saw_frames:
-            return self.broke("ended its stream without saying why")
+            return self.broke("ended its stream before the answer was complete")
         if error_message(loosely(bytes(self._first_bytes))):
             return self.failed(bytes(self._first_bytes))
         return self.broke("answered with something that is no event stream")

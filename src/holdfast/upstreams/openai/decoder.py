@@ -437,7 +437,7 @@ class AnswerDecoder:
             return "broke off the connection in the middle of its answer"
         if not self._saw_chunks:
             return "answered with something that is no event stream"
-        return "ended its stream without saying why"
+        return "ended its stream before the answer was complete"
 
     def _fail(self, error: ProviderError, events: list[Yielded]) -> None:
         """End with an error, after the text that was held back."""
