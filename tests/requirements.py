@@ -739,8 +739,8 @@ REQUIREMENTS: dict[str, str] = {
         "changed since, is refused and leaves no database."
     ),
     "store.upgrade": (
-        "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
-        "the schema and changes nothing."
+        "What a version stored is served by the next one, with its keys. A dry run names the steps of the schema and "
+        "changes nothing."
     ),
     "store.damaged-rows": "A row that cannot be decoded is shown as unreadable, hides no other; `db check` names it.",
     "store.too-new": "A database of a newer version is refused on every store, with both ways out of it.",
