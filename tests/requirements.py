@@ -450,7 +450,7 @@ REQUIREMENTS: dict[str, str] = {
     "safe.persons-key": "Nobody but a person gets a secret that acts for the person.",
     "safe.keys-made": (
         "Keys are made and revoked by any process while the server runs, also by root for another user's server; of "
-        "many at once none is lost. A file of an earlier version is read once, or the server does not start."
+        "many at once none is lost."
     ),
     "safe.keys-unreadable": "Keys that cannot be read for 10 s open nothing: 503, also at `/ready`, and in the log.",
     "safe.wrong-keys": (
