@@ -478,10 +478,6 @@ REQUIREMENTS: dict[str, str] = {
         "log and `holdfast doctor` as docs/incidents.md says."
     ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
-    "ops.renamed-settings": (
-        "A setting that was renamed works under its old name, in file, variable and flag; a warning at the start and "
-        "`config check` say so. Both names in one place are an error."
-    ),
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
         "invalid. No stream is cut. It says what has changed, and what needs a restart."
