@@ -39,7 +39,7 @@ def events(
     """Return a run's events as a response: those after the request's cursor, then live ones, to the settlement.
 
     The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, at which an EventSource
-    stops asking. `frame` writes the frames in place of those of PROTOCOL.md. An attached run ends with its first
+    stops asking. `frame` writes the frames in place of those of the protocol. An attached run ends with its first
     stream.
     """
     begin = partial(_snapshot, run, frame) if _asked(request) == "snapshot" else None

@@ -1,4 +1,4 @@
-"""Frames of an event stream that a program writes itself, in place of those of PROTOCOL.md."""
+"""Frames of an event stream that a program writes itself, in place of those of the protocol."""
 
 from __future__ import annotations
 
