@@ -8,9 +8,7 @@ N ?= 1000000
 ARGS ?=
 
 BIN := .venv/bin
-NODE := tests/e2e/node
-AGENTS := tests/e2e/coding_agents
-MATRIX := tests/e2e/matrix/node
+NODE := tests/e2e
 WEB := web
 
 # uv is quick; pip stands in where only pip has been told of a mirror.
@@ -42,7 +40,7 @@ test: setup-dev ## run the tests, as CI does
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(ARGS)
 
 test-all: export HOLDFAST_TEST_ALL = 1
-test-all: $(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup .venv/clients/.setup test ## run the long tests too, every generated case, and some tests at several speeds
+test-all: $(NODE)/node_modules/.setup-all .venv/clients/.setup test ## run the long tests too, every generated case, and some tests at several speeds
 	HOLDFAST_TEST_ALL= $(BIN)/python -m tests.support.paces
 
 check: setup-dev ## check format, lint and types
@@ -95,13 +93,13 @@ lock: setup-dev ## resolve every dependency again, to the newest versions
 	$(call compile,pyproject.toml --extra server --extra mcp --extra postgres --extra metrics --extra otel --extra oidc --group dev --constraints requirements/server.txt --constraints requirements/mcp.txt --constraints requirements/postgres.txt --constraints requirements/metrics.txt --constraints requirements/otel.txt --constraints requirements/oidc.txt --output-file requirements/dev.txt)
 	$(call compile,--group cluster --constraints requirements/dev.txt --output-file requirements/cluster.txt)
 	$(call compile,--group docs --constraints requirements/dev.txt --output-file requirements/docs.txt)
-	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --save-exact --package-lock-only \
+	cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install openai@latest ws@latest @anthropic-ai/sdk@latest @ag-ui/client@latest @modelcontextprotocol/server-everything@latest @modelcontextprotocol/server-filesystem@latest ai@latest @ai-sdk/openai@latest @ai-sdk/react@latest @ai-sdk/workflow@latest react@latest react-test-renderer@latest zod@latest axe-core@latest --workspace node --save-exact --package-lock-only \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 	cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm update --package-lock-only --omit-lockfile-registry-resolved \
 		--no-audit --no-fund
 
 clean: ## remove what make and the tools made
-	rm -rf .venv dist site htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(AGENTS)/node_modules $(MATRIX)/node_modules $(WEB)/node_modules bench/.build bench/.peers
+	rm -rf .venv dist site htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache $(NODE)/node_modules $(WEB)/node_modules bench/.build bench/.peers
 	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step: a second `make setup` does nothing.
@@ -146,13 +144,13 @@ clean: ## remove what make and the tools made
 	@touch $@
 
 $(NODE)/node_modules/.setup: .venv/.setup-dev $(NODE)/package-lock.json
-	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --workspace node --silent --no-audit --no-fund
 	@touch $@
 
 # Published programs and clients, for the long tests only. Those that do not install are skipped.
-$(AGENTS)/node_modules/.setup $(MATRIX)/node_modules/.setup: %/node_modules/.setup: .venv/.setup-dev %/package-lock.json
-	@cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund || true
-	@mkdir -p $(@D) && touch $@
+$(NODE)/node_modules/.setup-all: $(NODE)/node_modules/.setup
+	@cd $(NODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-save --silent --no-audit --no-fund || true
+	@touch $@
 
 .venv/clients/.setup: .venv/.setup-dev tests/e2e/matrix/pins.toml
 	@$(BIN)/python -m tests.e2e.matrix.installs

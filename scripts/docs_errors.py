@@ -1,4 +1,4 @@
-"""The error codes in docs/reference/errors.md and PROTOCOL.md, written from `error_help` by `make reference`."""
+"""The error codes in docs/reference/errors.md and in the protocol, written from `error_help` by `make reference`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.error_help.page import sentence
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
-PROTOCOL = ROOT / "PROTOCOL.md"
+PROTOCOL = ROOT / "docs" / "protocol" / "03-errors.md"
 BEGIN = "<!-- the table is written by scripts/docs_errors.py -->"
 END = "<!-- end of the table -->"
 HEAD = f"""# Error codes
@@ -23,7 +23,7 @@ curl http://127.0.0.1:8787{ERROR_PAGES}/upstream_auth    # text; a browser gets 
 holdfast explain upstream_auth                           # the same, without a server
 ```
 
-[Clause 3 of the protocol](../../PROTOCOL.md#3-errors) has the shape of errors on each API. This page is written by
+[Chapter 3 of the protocol](../protocol/03-errors.md) has the shape of errors on each API. This page is written by
 `scripts/docs_errors.py` from the table that the server uses.
 """
 
@@ -34,7 +34,7 @@ def page() -> str:
 
 
 def with_codes(protocol: str) -> str:
-    """Return the protocol with its table as it should be."""
+    """Return the chapter of the protocol with its table as it should be."""
     before, _, rest = protocol.partition(BEGIN)
     _, _, after = rest.partition(END)
     rows = [_row(each) for group in GROUPS.values() for each in group]

@@ -18,8 +18,8 @@ from holdfast.wires import shapes
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "events.md"
 HEAD = """# Events
 
-The events of a run, as the native API sends them. [Clause 6 of the protocol](../../PROTOCOL.md#6-events) has the
-promises about them, and [clause 7](../../PROTOCOL.md#7-reading-and-resuming) how a reader resumes. Each event is a
+The events of a run, as the native API sends them. [Chapter 6 of the protocol](../protocol/06-events.md) has the
+promises about them, and [chapter 7](../protocol/07-reading-and-resuming.md) how a reader resumes. Each event is a
 frame of a server-sent event stream:
 
 ```

@@ -450,7 +450,7 @@ REQUIREMENTS: dict[str, str] = {
     "safe.persons-key": "Nobody but a person gets a secret that acts for the person.",
     "safe.keys-made": (
         "Keys are made and revoked by any process while the server runs, also by root for another user's server; of "
-        "many at once none is lost. A file of an earlier version is read once, or the server does not start."
+        "many at once none is lost."
     ),
     "safe.keys-unreadable": "Keys that cannot be read for 10 s open nothing: 503, also at `/ready`, and in the log.",
     "safe.wrong-keys": (
@@ -478,10 +478,6 @@ REQUIREMENTS: dict[str, str] = {
         "log and `holdfast doctor` as docs/incidents.md says."
     ),
     "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
-    "ops.renamed-settings": (
-        "A setting that was renamed works under its old name, in file, variable and flag; a warning at the start and "
-        "`config check` say so. Both names in one place are an error."
-    ),
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
         "invalid. No stream is cut. It says what has changed, and what needs a restart."
@@ -739,8 +735,8 @@ REQUIREMENTS: dict[str, str] = {
         "changed since, is refused and leaves no database."
     ),
     "store.upgrade": (
-        "What the first version stored is served by this one, with its keys and settings. A dry run names the steps of "
-        "the schema and changes nothing."
+        "What a version stored is served by the next one, with its keys. A dry run names the steps of the schema and "
+        "changes nothing."
     ),
     "store.damaged-rows": "A row that cannot be decoded is shown as unreadable, hides no other; `db check` names it.",
     "store.too-new": "A database of a newer version is refused on every store, with both ways out of it.",

@@ -1,7 +1,6 @@
 """Keys that are made and revoked while the server runs, and what happens if nobody can tell which of them count."""
 
 import asyncio
-import hashlib
 import json
 import os
 import re
@@ -459,95 +458,6 @@ async def test_keys_that_root_makes_and_revokes_count_for_a_server_of_another_us
     assert (200, 401) == again
     assert "ok    1 key\n" in checked.out
     assert f"data folder {data} belongs to nobody" in checked.out
-
-
-# The file of earlier versions.
-
-
-def old_file(data: Path, *keys: tuple[str, str], **more: Any) -> Path:
-    data.mkdir(0o700, exist_ok=True)
-    made = [
-        {"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest(), "created_at": 1.0, **more}
-        for name, key in keys
-    ]
-    file = data / "keys.json"
-    file.write_text(json.dumps(made))
-    file.chmod(0o600)
-    return file
-
-
-@requirement("safe.keys-made")
-async def test_the_keys_of_an_earlier_version_are_taken_over_once(tmp_path):
-    """And a copy of the file that comes back, from a backup, revives no key that was revoked since."""
-    data = tmp_path / "data"
-    file = old_file(data, ("alice", "alices-old-key"), ("bob", "bobs-old-key"), admin=True)
-    async with Server(data) as server:
-        before = [await status(server, key) for key in ("alices-old-key", "bobs-old-key", None)]
-        async with server.client(**bearer("alices-old-key")) as client:
-            me = await Native(client).get("/api/me")
-        names = {path.name for path in data.glob("keys.json*")}
-        await revoke(data, "alice")
-        old_file(data, ("alice", "alices-old-key"), ("bob", "bobs-old-key"), admin=True)
-        await server.restart()
-
-        assert [401, 200, 401] == [await status(server, key) for key in ("alices-old-key", "bobs-old-key", None)]
-
-    assert [200, 200, 401] == before
-    assert ("alice", False, True) == (me["owner"], me["local"], me["admin"])
-    assert {"keys.json.imported"} == names
-    assert not file.exists()
-
-
-BROKEN_FILES = {
-    "damaged": (lambda file: file.write_text("[{"), "is damaged"),
-    "a link": (lambda file: file.rename(file.with_name("real")) and file.symlink_to("real"), "is a link"),
-    "a name that is no name": (lambda file: file.write_text(file.read_text().replace("alice", "a b")), "'a b'"),
-    "the owner of everything without a key": (
-        lambda file: file.write_text(file.read_text().replace("alice", "local")),
-        "'local'",
-    ),
-    "a name that the store has": (
-        lambda file: SqliteBeside(file.parent).add(new_key("alice").record),
-        "The key 'alice' already exists",
-    ),
-}
-
-
-@requirement("safe.keys-made")
-@pytest.mark.parametrize(("spoil", "says"), BROKEN_FILES.values(), ids=BROKEN_FILES)
-@pytest.mark.one_server("it makes a SQLite file before the start")
-async def test_a_file_of_keys_that_cannot_be_believed_keeps_the_server_from_starting(tmp_path, spoil, says):
-    """Without it nobody would know which keys count, and without a key everyone would be let in."""
-    file = old_file(tmp_path / "data", ("alice", "alices-old-key"))
-    await asyncio.to_thread(spoil, file)
-
-    with pytest.raises(StartFailed) as refused:
-        await Server(tmp_path / "data").__aenter__()
-
-    assert says in str(refused.value)
-    assert "keys.json" in str(refused.value)
-    assert "Traceback" not in str(refused.value)
-    assert "alices-old-key" not in str(refused.value)
-
-
-@requirement("safe.keys-made")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-async def test_a_file_of_keys_that_the_server_cannot_read_keeps_it_from_starting(folder_of_nobody):
-    """An administrator's command of an earlier version has left it so."""
-    if not await asyncio.to_thread(is_for_nobody):
-        pytest.skip("another user cannot run this Python")
-    data = folder_of_nobody
-    old_file(data, ("alice", "alices-old-key"))
-    server = Server(data, program=as_nobody(sys.executable, "-m", "holdfast"), env={"HOME": str(data)})
-
-    with pytest.raises(StartFailed) as refused:
-        await server.__aenter__()
-    os.chown(data / "keys.json", NOBODY, NOBODY)
-    async with server:
-        assert (200, 401) == (await status(server, "alices-old-key"), await status(server))
-
-    assert "keys.json cannot be read (Permission denied)" in str(refused.value)
-    assert "chown" in str(refused.value)
 
 
 # Rights and names.

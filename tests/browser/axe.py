@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.browser.tab import Tab
 
-AXE = Path(__file__).parents[1] / "e2e" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[1] / "e2e" / "node_modules" / "axe-core" / "axe.min.js"
 # What ends by itself has ended. Dots that go on as long as an answer is awaited do not count.
 STILL = """() => Promise.allSettled(document.getAnimations()
     .filter((each) => each.effect.getComputedTiming().endTime < 1e6)

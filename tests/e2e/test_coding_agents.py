@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.long("installs the published programs, 700 MB"),
 ]
 
-PROGRAMS = Path(__file__).parent / "coding_agents" / "node_modules" / ".bin"
+PROGRAMS = Path(__file__).parent / "node_modules" / ".bin"
 PAGES = Path(__file__).parents[2] / "docs" / "clients"
 KEY = "sk-holdfast-0123456789abcdefghijklmnop"
 FACT = "The tide comes at six."

@@ -67,7 +67,6 @@ def a_users_home(home):
         folder.mkdir(parents=True)
         (folder / "holdfast.toml").write_text(provider)
         (folder / "settings.json").write_text("damaged: to read it would be an error")
-        (folder / "keys.json").write_text("damaged too")
     (home / "holdfast.toml").write_text(provider)
     return {
         "PATH": os.environ["PATH"],

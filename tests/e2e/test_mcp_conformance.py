@@ -15,7 +15,7 @@ from bench.installs import node
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 
-SUITE = Path(__file__).parent / "matrix" / "node" / "node_modules" / "@modelcontextprotocol" / "conformance"
+SUITE = Path(__file__).parent / "node_modules" / "@modelcontextprotocol" / "conformance"
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from tests.support.server import Process, clean_environment
 
 BIN = Path(sys.executable).parent
-PACKAGES = Path(__file__).parent / "node" / "node_modules" / "@modelcontextprotocol"
+PACKAGES = Path(__file__).parent / "node_modules" / "@modelcontextprotocol"
 EVERYTHING = str(PACKAGES / "server-everything" / "dist" / "index.js")
 FILESYSTEM = str(PACKAGES / "server-filesystem" / "dist" / "index.js")
 

@@ -16,6 +16,7 @@ from tests.support.waiting import LONG
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOLDER = Path(__file__).parent / "node"
+INSTALLED = Path(__file__).parent / "node_modules"
 NODE = Path(sys.executable).parent / "node"
 PACKAGES = {
     "openai.test.mjs": "openai",
@@ -45,7 +46,7 @@ NAMES = [
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reports(tmp_path_factory):
     """Run every script once, against one server: the outcome of each of its tests, and all that node printed."""
-    if not NODE.exists() or not all((FOLDER / "node_modules" / package).exists() for package in PACKAGES.values()):
+    if not NODE.exists() or not all((INSTALLED / package).exists() for package in PACKAGES.values()):
         pytest.skip("node and the npm packages are installed by `make setup-dev`")
     async with setting(tmp_path_factory.mktemp("node")) as here:
         here.up.models |= MODELS

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -21,9 +22,13 @@ from tests.support.waiting import LONG
 PASSWORD = "pw-that-nobody-sees"
 
 
-def holdfast(*arguments: str, folder, store: str = "", input: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command with the settings of a folder."""
+def holdfast(
+    *arguments: str, folder, store: str = "", input: str = "", version: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with the settings of a folder: of this version, or of the one in the folder `version`."""
     env = clean_environment() | {"HOLDFAST_DATA": str(folder), "HOME": str(folder)}
+    if version is not None:
+        env["PYTHONPATH"] = os.pathsep.join([str(version), env["PYTHONPATH"]])
     return subprocess.run(
         [sys.executable, "-m", "holdfast", *arguments],
         env=env | ({"HOLDFAST_STORE": store} if store else {}),
@@ -168,6 +173,7 @@ def test_commands_for_sqlite_name_the_tool_for_postgresql(postgres, tmp_path):
 
 WITHOUT_DRIVER = """
 import sys
+from pathlib import Path
 sys.modules["asyncpg"] = None
 from holdfast.cli import main
 main(["serve", "--port", "0", "--store", "postgresql://ann@127.0.0.1:1/chats"])

@@ -1,47 +1,43 @@
-"""An upgrade: what the first version of the schema wrote is served by this one, and nothing is changed unasked."""
+"""An upgrade: the next version serves what this one wrote, and nothing is changed unasked."""
 
 import asyncio
 import hashlib
-import json
-import shutil
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import asyncpg
 import pytest
 
-from holdfast.server.config.settings import load
 from holdfast.store.opening import open_store
 from holdfast.store.rows.migrations import StoreTooNew
 from holdfast.store.sqlite.file import migrations
 from tests.e2e.test_postgres_server import holdfast
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.people import PASSWORD, browser, sign_in
-from tests.support.server import ROOT, Server
+from tests.support.newer_version import newer_version
+from tests.support.server import Server
 
-FIRST = ROOT / "tests" / "data" / "first_schema"
-MADE: dict[str, str] = json.loads((FIRST / "made.json").read_text())
+NEXT = len(migrations()) + 1
+"""The number of the migration that only the next version has."""
 SCRIPTED = {"name": "scripted", "dialect": "scripted"}
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory) -> Path:
+    """The folder of the next version."""
+    return newer_version(tmp_path_factory.mktemp("newer"))
 
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A data folder as the first version left it."""
+    """A data folder of this version, with a key."""
     place = tmp_path / "data"
     place.mkdir(mode=0o700)
-    for name in ("holdfast.db", "keys.json"):
-        shutil.copyfile(FIRST / name, place / name)
-        (place / name).chmod(0o600)
+    assert 0 == holdfast("key", "new", "ada", folder=place).returncode
     return place
-
-
-def answers(session: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the messages of a session, each with its role and its text."""
-    return [(message["role"], message["content"]) for message in session["messages"]]
 
 
 def rows(path: Path, table: str) -> list[Any]:
@@ -50,86 +46,60 @@ def rows(path: Path, table: str) -> list[Any]:
 
 
 @requirement("store.upgrade")
-async def test_everything_of_the_first_schema_is_served_by_this_version(folder):
-    """Sessions, pictures, partial answers, keys, and what the first version was killed in the middle of."""
-    async with Server(folder, [SCRIPTED]) as server, server.client(authorization=f"Bearer {MADE['key']}") as client:
-        api = Native(client)
-        without_key = await client.get("/api/sessions", headers={"authorization": None})
-        queued = await api.settled(MADE["queued_run"])
-        killed = await api.run(MADE["killed_run"])
-        sessions = {name: await api.session(MADE[name]) for name in ("completed", "picture", "stopped", "killed")}
-        found = await api.get(f"/api/sessions?query={quote('Grüße')}")
-        (image,) = [part for part in sessions["picture"]["messages"][0]["content"] if part["type"] == "image_url"]
-        sha256 = image["image_url"]["url"].removeprefix("holdfast-file:")
-        picture = await client.get(f"/api/sessions/{MADE['picture']}/files/{sha256}")
-        png = await picture.body()
+@pytest.mark.one_server("it upgrades a SQLite file")
+async def test_everything_of_this_version_is_served_by_the_next_one(tmp_path, newer):
+    """Sessions, partial answers and keys, and a message that waits behind an answer that is cut off by `kill -9`."""
+    async with Server(tmp_path, [SCRIPTED]) as server:
+        key = (await asyncio.to_thread(lambda: holdfast("key", "new", "ada", folder=tmp_path))).stdout.strip()
+        async with server.client(authorization=f"Bearer {key}") as client:
+            api = Native(client)
+            completed, killed = await api.new_session(title="Résumé of 東京"), await api.new_session()
+            await api.settled(await api.start(completed, "Grüße aus Köln", "scripted/echo"))
+            cut_off = await api.start(killed, "Go on", "scripted/lorem:1000:1")
+            waiting = await api.start(killed, "Then this", "scripted/echo", if_busy="queue")
+            await server.kill9()
+            await server.restart({"PYTHONPATH": os.pathsep.join([str(newer), server.environment["PYTHONPATH"]])})
+            queued = await api.settled(waiting)
+            interrupted = await api.run(cut_off)
+            session = await api.session(completed)
+            transcript = await api.transcript(completed)
+            unknown = await client.get("/api/sessions", headers={"authorization": None})
 
-    assert 401 == without_key.status, "the key was taken over, so that one is needed"
-    assert "Résumé of 東京" == sessions["completed"]["title"]
-    texts = ("Grüße aus Köln", "And a second question")
-    assert [(role, text) for text in texts for role in ("user", "assistant")] == answers(sessions["completed"])
-    assert (200, "image/png") == (picture.status, picture.headers["content-type"])
-    assert sha256 == hashlib.sha256(png).hexdigest()
-    stopped = sessions["stopped"]["messages"][-1]
-    assert ("assistant", "stopped") == (stopped["role"], stopped["outcome"])
-    assert stopped["content"]
-    assert "interrupted" == killed["settlement"]["outcome"]
-    assert killed["settlement"]["text"]
-    assert "completed" == queued["outcome"]
-    assert ("assistant", "Then this") == answers(sessions["killed"])[-1]
-    assert MADE["completed"] in {session["id"] for session in found["sessions"]}
-
-
-@requirement("store.upgrade", "people.first-admin")
-async def test_whoever_had_a_key_gets_an_account_with_all_that_the_key_had(folder):
-    """Owners keep what is theirs: the account takes over the owner, and the key of the first version works on."""
-    made = await asyncio.to_thread(
-        lambda: holdfast("user", "new", "Ada.L", "--owner", "ada", "--password-stdin", folder=folder, input=PASSWORD)
-    )
-    async with Server(folder, [SCRIPTED]) as server:
-        cookie = await sign_in(server, "ada.l")
-        async with browser(server, cookie) as page, server.client(authorization=f"Bearer {MADE['key']}") as program:
-            shown = await Native(page).session(MADE["completed"])
-            with_key = await Native(program).session(MADE["completed"])
-            me = await Native(page).get("/api/me")
-
-    assert 0 == made.returncode, made.stderr
-    assert "Résumé of 東京" == shown["title"] == with_key["title"]
-    assert ("Ada.L", "ada", "admin") == (me["name"], me["owner"], me["role"])
+    assert ("Résumé of 東京", None) == (session["title"], session.get("colour"))
+    assert [("user", "Grüße aus Köln"), ("assistant", "Grüße aus Köln")] == transcript
+    assert ("interrupted", "completed") == (interrupted["settlement"]["outcome"], queued["outcome"])
+    assert 401 == unknown.status
+    assert (tmp_path / f"holdfast.db.before-{NEXT:04}").exists()
 
 
 @requirement("store.upgrade")
-def test_a_dry_run_names_the_steps_and_changes_nothing(folder):
+def test_a_dry_run_names_the_steps_and_changes_nothing(folder, newer):
     """And the migration itself leaves a copy with every row of before."""
     path = folder / "holdfast.db"
-    before = hashlib.sha256(path.read_bytes()).hexdigest()
-    events = rows(path, "events")
-    dry = holdfast("db", "migrate", "--dry-run", folder=folder)
+    before, keys = hashlib.sha256(path.read_bytes()).hexdigest(), rows(path, "api_keys")
+    dry = holdfast("db", "migrate", "--dry-run", folder=folder, version=newer)
     unchanged = hashlib.sha256(path.read_bytes()).hexdigest()
-    done = holdfast("db", "migrate", folder=folder)
-    again = holdfast("db", "migrate", "--dry-run", folder=folder)
+    done = holdfast("db", "migrate", folder=folder, version=newer)
+    again = holdfast("db", "migrate", "--dry-run", folder=folder, version=newer)
 
-    names = [step.name for step in migrations()[1:]]
-    assert [f"would apply {name}" for name in names] == dry.stdout.splitlines()
+    assert f"would apply {NEXT:04}_colour\n" == dry.stdout
     assert before == unchanged
-    assert (0, [f"applying {name}" for name in names]) == (done.returncode, done.stdout.splitlines())
+    assert (0, f"applying {NEXT:04}_colour\n") == (done.returncode, done.stdout)
     assert f"{path} is up to date.\n" == again.stdout
-    assert events == rows(folder / "holdfast.db.before-0002", "events")
-    assert len(migrations()) == len(rows(path, "migrations"))
+    assert keys == rows(folder / f"holdfast.db.before-{NEXT:04}", "api_keys")
+    assert NEXT == len(rows(path, "migrations"))
 
 
 @requirement("store.too-new")
-def test_a_database_of_a_newer_version_is_refused_before_anything_is_done(folder):
-    """Also by a dry run, which called it up to date."""
-    holdfast("db", "migrate", folder=folder)
-    with closing(sqlite3.connect(folder / "holdfast.db")) as db, db:
-        db.execute("INSERT INTO migrations VALUES (9999, '9999_future', 'x', 0)")
+def test_a_database_of_a_newer_version_is_refused_before_anything_is_done(folder, newer):
+    """Also by a dry run."""
+    holdfast("db", "migrate", folder=folder, version=newer)
     dry = holdfast("db", "migrate", "--dry-run", folder=folder)
     served = holdfast("serve", "--port", "0", folder=folder)
 
     for shown in (dry, served):
         assert 1 == shown.returncode
-        assert "was written by a newer Holdfast (schema 9999; this one knows" in shown.stderr
+        assert f"was written by a newer Holdfast (schema {NEXT}; this one knows {NEXT - 1})" in shown.stderr
         assert "Install the newer version, or go back to a backup: holdfast.db.before-NNNN." in shown.stderr
 
 
@@ -153,14 +123,3 @@ async def test_a_postgresql_database_is_migrated_dry_first_and_refused_if_it_is_
     assert (1, True) == (newer.returncode, "restore a backup of the database (pg_restore)" in newer.stderr)
     with pytest.raises(StoreTooNew, match="was written by a newer Holdfast"):
         await asyncio.to_thread(open_store, url)
-
-
-@requirement("store.upgrade")
-def test_every_setting_of_the_first_version_is_understood():
-    """None has been renamed so far. One that is has to be accepted under its old name too."""
-    variables = {"UP_KEY": "sk-up", "BOBS_KEY": "key-0123456789abcdef"}
-
-    settings = load({}, variables, FIRST / "holdfast.toml")
-
-    assert ("up/m", 100, ["bob"]) == (settings.default_model, settings.max_runs, [key.name for key in settings.keys])
-    assert ("up", ("m", "n")) == (settings.providers[0].name, settings.providers[0].models)

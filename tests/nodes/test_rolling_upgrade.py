@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import shutil
 from pathlib import Path
 
 import asyncpg
@@ -15,28 +14,12 @@ from tests.nodes.fleet import Fleet, all_settled, kept_by, mark_ends
 from tests.nodes.history import Story
 from tests.requirements import requirement
 from tests.support.native import Native
+from tests.support.newer_version import NEWER, newer_version
 from tests.support.postgres import Postgres
-from tests.support.server import ROOT, Server
+from tests.support.server import Server
 
-NEWER = "99.0.0"
-STEP = """-- works with {last}
-ALTER TABLE sessions ADD COLUMN colour text;
-ALTER TABLE runs ADD COLUMN colour text;
-"""
 FRAMES = 50
 """Frames that the fleet has seen when the first node is upgraded."""
-
-
-def newer_version(folder: Path) -> Path:
-    """Return a folder with this source as a newer version, whose tables have more columns."""
-    package = folder / "holdfast"
-    shutil.copytree(ROOT / "src" / "holdfast", package, ignore=shutil.ignore_patterns("__pycache__"))
-    init = package / "__init__.py"
-    init.write_text(init.read_text().replace(f'__version__ = "{__version__}"', f'__version__ = "{NEWER}"'))
-    steps = package / "store" / "sql" / "postgres"
-    last = len([*steps.iterdir()])
-    (steps / f"{last + 1:04}_colour.sql").write_text(STEP.format(last=last))
-    return folder
 
 
 async def versions(server: Server) -> list[str]:

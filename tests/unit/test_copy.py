@@ -2,11 +2,9 @@
 
 import asyncio
 import base64
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ from tests.requirements import requirement
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256))).decode()
 KEY = Idempotency("o", "key", "digest")
-FIRST_SCHEMA = Path(__file__).resolve().parents[1] / "data" / "first_schema" / "holdfast.db"
 
 
 @pytest.fixture(autouse=True)
@@ -107,26 +104,6 @@ async def test_a_store_is_the_same_on_postgresql_and_back_again(postgres, tmp_pa
     assert count == back > 20
     assert "copying events" in told
     assert "running" == run.status
-
-
-@requirement("store.copy", "store.upgrade")
-async def test_data_of_the_first_schema_is_copied_to_postgresql_and_back(postgres, tmp_path):
-    """The defaults of later columns were texts where bytes belong, which SQLite takes and PostgreSQL refuses."""
-    url, one, two = postgres.url(await postgres.new_database()), tmp_path / "one", tmp_path / "two"
-    one.mkdir(mode=0o700)
-    shutil.copyfile(FIRST_SCHEMA, one / "holdfast.db")
-    async with opened(f"sqlite:{one}") as store:
-        before = await everything(store, owner="")
-    count = await copy_store(f"sqlite:{one}", url, silent)
-    back = await copy_store(url, f"sqlite:{two}", silent)
-    async with opened(url) as there, opened(f"sqlite:{two}") as again:
-        assert before == await everything(there, owner="")
-        assert before == await everything(again, owner="")
-    with closing(sqlite3.connect(one / "holdfast.db")) as db:
-        types = db.execute("SELECT typeof(payer) FROM runs UNION SELECT typeof(details) FROM api_keys").fetchall()
-
-    assert count == back > 20
-    assert [("blob",)] == types
 
 
 @requirement("store.copy")

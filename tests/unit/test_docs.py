@@ -152,12 +152,27 @@ def error_classes(base: type[HoldfastError] = HoldfastError) -> Iterator[type[Ho
         yield from error_classes(derived)
 
 
-# PROTOCOL.md
+# the protocol
+
+
+def protocol() -> str:
+    """The index and every chapter, in order."""
+    chapters = sorted((ROOT / "docs" / "protocol").glob("[0-9]*.md"))
+    return "\n".join(text_of(name_of(path)) for path in (ROOT / "docs" / "protocol" / "index.md", *chapters))
+
+
+def test_every_chapter_has_the_number_of_its_clauses():
+    """Whoever has the number of a clause finds its page by the name of the file."""
+    chapters = sorted((ROOT / "docs" / "protocol").glob("[0-9]*.md"))
+    numbers = {path.name: {int(one) for one, _ in CLAUSE.findall(text_of(name_of(path)))} for path in chapters}
+
+    assert len(numbers) > 30
+    assert {name: {int(name[:2])} for name in numbers} == numbers
 
 
 def test_every_error_code_is_in_the_protocol_and_every_code_of_the_protocol_exists():
     """A code never changes once published, so it must be published, and nothing else."""
-    listed = [code for code, *_ in tables(section("PROTOCOL.md", "3. Errors"), "code")]
+    listed = [code for code, *_ in tables(text_of("docs/protocol/03-errors.md"), "code")]
 
     assert sorted(set(listed)) == sorted(listed)
     assert error_codes() == set(listed)
@@ -182,7 +197,7 @@ def test_the_help_for_errors_names_commands_and_documents_that_exist():
 
 def test_the_protocol_gives_every_code_the_status_that_its_error_has():
     """Clients decide by the status whether to try again."""
-    listed = {code: status for code, status, *_ in tables(section("PROTOCOL.md", "3. Errors"), "code")}
+    listed = {code: status for code, status, *_ in tables(text_of("docs/protocol/03-errors.md"), "code")}
     wrong = {
         error.code: (error.status, listed[error.code])
         for error in error_classes()
@@ -197,7 +212,7 @@ def test_the_protocol_gives_every_code_the_status_that_its_error_has():
 def test_the_protocol_lists_every_call_and_no_other():
     """An endpoint that nobody can find does not exist, and one that does not exist must not be found."""
     calls = {f"{endpoint.method} {endpoint.path.replace(':path', '')}" for endpoint in ENDPOINTS}
-    listed = [call for call, *_ in tables(section("PROTOCOL.md", "All calls"), "call")]
+    listed = [call for call, *_ in tables(section("docs/protocol/index.md", "All calls"), "call")]
 
     assert calls | {"GET /openapi.json"} == set(listed)
 
@@ -206,7 +221,7 @@ def test_the_protocol_lists_every_event_type_and_no_other():
     """A client switches on the type."""
     types = {str(kind.__struct_config__.tag) for kind in get_args(Event)}
 
-    assert types == {kind for kind, *_ in tables(section("PROTOCOL.md", "6. Events"), "type")}
+    assert types == {kind for kind, *_ in tables(text_of("docs/protocol/06-events.md"), "type")}
 
 
 def test_the_protocol_lists_every_entry_of_the_feed_and_no_other():
@@ -218,11 +233,11 @@ def test_the_protocol_lists_every_entry_of_the_feed_and_no_other():
         if re.fullmatch(r"(message|run|queue|session)\.[a-z]+", text_constant(node) or "")
     }
 
-    assert words == {kind for kind, *_ in tables(section("PROTOCOL.md", "14. The session feed"), "type")}
+    assert words == {kind for kind, *_ in tables(text_of("docs/protocol/14-the-session-feed.md"), "type")}
 
 
 def named_contracts() -> set[str]:
-    return {id for group in CONTRACTS.findall(text_of("PROTOCOL.md")) for id in re.split(r",\s+", group)}
+    return {id for group in CONTRACTS.findall(protocol()) for id in re.split(r",\s+", group)}
 
 
 def test_every_contract_that_the_protocol_names_is_one_that_tests_prove():
@@ -250,7 +265,7 @@ def test_every_line_of_what_is_protected_names_the_contracts_that_show_it():
 
 def test_clauses_are_numbered_without_holes():
     """People cite clauses by their numbers."""
-    numbers = [(int(one), int(two)) for one, two in CLAUSE.findall(text_of("PROTOCOL.md"))]
+    numbers = [(int(one), int(two)) for one, two in CLAUSE.findall(protocol())]
     sections = sorted({one for one, _ in numbers})
 
     assert list(range(1, len(sections) + 1)) == sections
@@ -261,9 +276,9 @@ def test_clauses_are_numbered_without_holes():
 
 def test_every_clause_that_is_referred_to_exists():
     """A reference to a clause that was moved sends its reader away."""
-    text = text_of("PROTOCOL.md")
+    text = protocol()
     clauses = {f"{one}.{two}" for one, two in CLAUSE.findall(text)}
-    listed = " ".join(where for *_, where in tables(section("PROTOCOL.md", "All calls"), "call"))
+    listed = " ".join(where for *_, where in tables(section("docs/protocol/index.md", "All calls"), "call"))
     referred = re.findall(r"\d+\.\d+", listed) + re.findall(r"[(,] ?(\d+\.\d+)(?=[,)])", text)
 
     assert set() == set(referred) - clauses

@@ -32,7 +32,7 @@ async def test_a_run_that_starts_later_has_no_rights_by_keys_that_are_too_old():
     _, record = new_key("ada", admin=True)
     await store.add_key(record)
     keys = Keys(Settings(), {}, store, patience=0.0)
-    await keys.load()
+    await keys.refresh()
     store.is_away = True
     await keys.catch_up()
 
@@ -64,7 +64,7 @@ async def test_a_wrong_key_is_refused_while_the_store_is_away():
     key, record = new_key("ada")
     await store.add_key(record)
     keys = Keys(Settings(), {}, store)
-    await keys.load()
+    await keys.refresh()
     store.is_away = True
 
     assert not await keys.has_news()

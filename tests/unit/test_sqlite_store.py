@@ -1,7 +1,6 @@
 """What is true of the SQLite store alone: its file, its lock, its commits, and what it says when the disk fails."""
 
 import asyncio
-import base64
 import contextlib
 import os
 import re
@@ -17,7 +16,6 @@ import tracemalloc
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,10 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.events import Completed, Stopped, Text, encode_settlement
+from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.store import HEAD, Append, Document, Idempotency, RunRecord
-from holdfast.store.files import with_pictures
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.records import NodeDetails
@@ -276,72 +273,6 @@ async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path):
     with contextlib.closing(sqlite3.connect(backup)) as copy:
         assert [("r",)] == copy.execute("SELECT id FROM runs").fetchall()
     assert [] == list(tmp_path.glob("*.part"))
-
-
-async def test_sessions_and_runs_of_the_first_schema_are_chats(tmp_path):
-    """A database that the first version has made opens with everything in it, in lists and searches too."""
-    path = tmp_path / "holdfast.db"
-    await asyncio.to_thread(make_database_of_first_schema, path)
-
-    async with opened(tmp_path) as store:
-        for query in ("t", "ti", "tit", "titl", "title"):
-            (session,) = await store.list_sessions("ann", query=query)
-            assert ("s", "chat") == (session.id, session.kind)
-        assert [] == await store.list_sessions("ann", query="i")
-        (run,) = await store.list_runs(session_id="s")
-        assert ("r", "agent", "settled", 2) == (run.id, run.kind, run.status, run.seq)
-        await store.put_document(Document(kind="comparison", id="c"))
-
-
-def make_database_of_first_schema(path):
-    lock, db = prepare(path, steps=migrations()[:1])
-    with contextlib.closing(db), db:
-        db.execute("INSERT INTO sessions VALUES (1, 's', 'ann', 'Title', NULL, NULL, '{}', 0, NULL, 1.0, 2.0, 0, 0, 0)")
-        db.execute("INSERT INTO search (rowid, words) VALUES (1 << 20, 'title')")
-        db.execute(
-            "INSERT INTO runs (id, owner, session, model, kind, lifetime, status, keeper, epoch, request, input, seq,"
-            " created_at, settled_at, settlement)"
-            " VALUES ('r', 'ann', 1, 'm', 'agent', 'detached', 'settled', 'k', 1, '{}', '[]', 2, 1.0, 2.0, ?)",
-            [encode_settlement(Completed(text="hi"))],
-        )
-    lock.release()
-
-
-async def test_pictures_of_an_older_schema_become_files(tmp_path):
-    """Those of messages, of queued runs and of the feed: each is kept once, and comes back as it was sent."""
-    await asyncio.to_thread(make_database_with_pictures, tmp_path / "holdfast.db")
-
-    async with opened(tmp_path) as store:
-        (message,) = await store.messages("s")
-        (queued,) = await store.queued("s")
-        (entry,) = await store.read_feed("s", 0)
-        assert PICTURE in [part["image_url"]["url"] for part in (await with_pictures(store, "s", [message]))[0].content]
-        assert message.content == queued.input[0].content == entry.data["input"][0]["content"]
-        assert ["holdfast-file:"] == [part["image_url"]["url"][:14] for part in message.content]
-        assert await store.delete_session("s")
-    with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as db:
-        assert [(0,)] == db.execute("SELECT count(*) FROM files").fetchall()
-
-
-PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n and more").decode()
-
-
-def make_database_with_pictures(path):
-    said = Message(id="m", role="user", content=[{"type": "image_url", "image_url": {"url": PICTURE}}])
-    lock, db = prepare(path, steps=migrations()[:7])
-    with contextlib.closing(db), db:
-        db.execute(
-            "INSERT INTO sessions VALUES (1, 's', 'ann', '', NULL, NULL, '{}', 0, NULL, 1.0, 2.0, 1, 1, 1, 'chat')"
-        )
-        db.execute("INSERT INTO messages VALUES (1, 1, 'm', ?)", [msgspec.json.encode(said)])
-        db.execute(
-            "INSERT INTO runs (id, owner, session, model, kind, lifetime, status, keeper, epoch, request, input,"
-            " created_at) VALUES ('r', 'ann', 1, 'm', 'chat', 'detached', 'queued', '', 1, '{}', ?, 1.0)",
-            [msgspec.json.encode([said])],
-        )
-        told = {"run_id": "r", "queue_number": 1, "input": [said]}
-        db.execute("INSERT INTO feed VALUES (1, 1, 'run.queued', ?, NULL)", [msgspec.json.encode(told)])
-    lock.release()
 
 
 async def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path):

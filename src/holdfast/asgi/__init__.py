@@ -39,7 +39,7 @@ def events(
     """Return a run's events as a response: those after the request's cursor, then live ones, to the settlement.
 
     The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, so that an EventSource
-    does not reconnect. `frame` replaces the frames of PROTOCOL.md. An attached run ends with its first stream.
+    does not reconnect. `frame` replaces the frames of the protocol. An attached run ends with its first stream.
     """
     begin = partial(_snapshot, run, frame) if _requested_cursor(request) == "snapshot" else None
     after, opening = _cursor(run, request, frame) if begin is None else (0, b"")

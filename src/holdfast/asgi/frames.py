@@ -1,4 +1,4 @@
-"""Frames of an event stream that an application renders itself, instead of those of PROTOCOL.md."""
+"""Frames of an event stream that an application renders itself, instead of those of the protocol."""
 
 from __future__ import annotations
 

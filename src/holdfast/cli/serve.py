@@ -24,7 +24,6 @@ from ..agents.published import CannotPublish, load_agents
 from ..server.app import check_access, create_app
 from ..server.cluster import peers_socket
 from ..server.config.reload import NotReloaded, ReadSettings, Reloading
-from ..server.config.renamed_settings import OldNames
 from ..server.config.settings import (
     Settings,
     SettingsError,
@@ -85,15 +84,11 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     forbid_inspection()
     _name_file(config)
 
-    old_names = OldNames()
-
     def read() -> tuple[Settings, dict[str, str]]:
-        return load_with_sources(flags, os.environ, config, here=True, old_names=old_names)
+        return load_with_sources(flags, os.environ, config, here=True)
 
     settings, _ = read()
     start = Start(read, ServerLog(settings), agents)
-    for note in old_names.notes:
-        logger.warning("%s", note)
     _check_encryption(settings)
     if settings.store:
         _make_data_folder(settings)

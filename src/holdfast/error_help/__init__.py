@@ -1,7 +1,8 @@
 """What every error code means: cause and remedy.
 
 This is the only table of codes. The server answers `GET /docs/errors/CODE` from it, `holdfast explain CODE` prints it,
-and the tables of PROTOCOL.md and docs/reference/errors.md are written from it. A test fails for a code without help.
+and the tables of docs/protocol/03-errors.md and docs/reference/errors.md are written from it. A test fails for a code
+without help.
 """
 
 from __future__ import annotations

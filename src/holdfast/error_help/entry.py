@@ -18,7 +18,7 @@ class ErrorHelp(msgspec.Struct, frozen=True):
     remedy: str
     """What to do, as sentences."""
     clause: str = ""
-    """The number of the clause in PROTOCOL.md that has the details."""
+    """The number of the clause of the protocol that has the details."""
 
     @property
     def is_sent(self) -> bool:

@@ -39,7 +39,7 @@ def sentence(text: str) -> str:
 def error_text(entry: ErrorHelp) -> str:
     """Return the help for a code as text for a terminal."""
     status = f" (HTTP {entry.status})" if entry.is_sent else ""
-    more = f"More: PROTOCOL.md, clause {entry.clause}." if entry.clause else ""
+    more = f"More: docs/protocol, clause {entry.clause}." if entry.clause else ""
     head = f"{entry.code}{status}\n{sentence(entry.when)}"
     parts = (head, f"Cause: {entry.cause}", f"What to do: {entry.remedy}", more)
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -57,7 +57,7 @@ def error_page(entry: ErrorHelp) -> str:
         tag("p", _marked(entry.cause)),
         tag("h2", "What to do"),
         tag("p", _marked(entry.remedy)),
-        tag("p", f"PROTOCOL.md has the details in clause {entry.clause}.") if entry.clause else None,
+        tag("p", f"Clause {entry.clause} of the protocol (docs/protocol) has the details.") if entry.clause else None,
         tag("p", tag("a", "All error codes", href="../errors")),
     )
     return str(document)

@@ -29,7 +29,6 @@ from ..peers import Peers
 from ..runs.run import Limits, Run
 from ..runs.shared import Clock
 from ..store import RunRecord, Store
-from ..store.memory import MemoryStore
 from ..store.opening import open_store
 from . import openapi, web
 from .accounts.api import keys as key_calls
@@ -45,7 +44,6 @@ from .accounts.factors import passkey_api
 from .accounts.factors.passkeys import Passkeys
 from .accounts.factors.second_factors import SecondFactors
 from .accounts.keys import LOOK_EVERY, Keys
-from .accounts.made_keys import KeyFile
 from .accounts.owners import Owners
 from .accounts.people.people import People
 from .api import feed, grants, health, models, nodes, queue, runs, session_runs, session_transfer, sessions
@@ -171,8 +169,7 @@ def create_app(
     store = _opened(store, folder)
     environ = environ or {}
     if keys is None:
-        file = None if folder is None else KeyFile(folder, keep=isinstance(store, MemoryStore))
-        keys = Keys(settings, environ, store, file)
+        keys = Keys(settings, environ, store)
     observers = observers_of(settings)
     store = observers.store(store)
     sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
@@ -266,7 +263,7 @@ async def check_access(parts: Parts, *, can_wait: bool = False) -> None:
     With `can_wait` the server starts all the same, closed to everyone, and waits for its first admin, who has the
     code in `parts.first_admin`.
     """
-    await parts.keys.load()
+    await parts.keys.refresh()
     await parts.people.callers.refresh()
     if can_wait and not is_loopback(parts.settings.host) and not parts.keys.is_needed:
         parts.first_admin = await parts.people.secrets.make("first_admin")

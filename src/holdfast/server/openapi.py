@@ -31,7 +31,7 @@ ERROR = {
 }
 
 EVENT = {
-    "description": "One event of the stream. PROTOCOL.md describes its data.",
+    "description": "One event of the stream. docs/protocol/06-events.md describes its data.",
     "type": "object",
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
 }

@@ -82,8 +82,8 @@ def command(client: Client) -> list[str]:
     driver = MATRIX / client.driver
     if driver.suffix == ".py":
         return [str(installs.python_of(client.environment)), str(MATRIX / "python" / "run.py"), str(driver)]
-    if not (driver.parent / "node_modules" / client.package).exists():
-        raise installs.NotInstalledError(f"npm install, in {driver.parent}")
+    if not (MATRIX.parent / "node_modules" / client.package).exists():
+        raise installs.NotInstalledError(f"npm install, in {MATRIX.parent}")
     node = node_itself()
     if node is None:
         raise installs.NotInstalledError("node, which `make setup-dev` installs")

@@ -1,4 +1,4 @@
-/** Comparisons on the page, beside what the server sends of them (section 26 of PROTOCOL.md). */
+/** Comparisons on the page, beside what the server sends of them (docs/protocol/26-comparisons.md). */
 import type { Comparison, ComparisonHead, Content, Vote } from "../types";
 
 export type Winner = Vote["winner"];

@@ -1,4 +1,4 @@
-/** The calls of accounts, as PROTOCOL.md gives them. */
+/** The calls of accounts, as docs/protocol/32-accounts.md gives them. */
 import { ApiError, call, type Role } from "../api";
 import { t } from "../words";
 

@@ -1,4 +1,4 @@
-/** The server's settings as sections 17.6 to 17.9 of PROTOCOL.md give them. A key is written and never read. */
+/** The server's settings as clauses 17.6 to 17.9 of the protocol give them. A key is written and never read. */
 import { signal } from "@preact/signals";
 import { call } from "../api";
 import { loadModels } from "../state/models";

@@ -1,7 +1,7 @@
 /**
  * A temporary chat: its messages are only in this tab, and all of them are sent with each request.
  *
- * The request has no session, so the server stores nothing of it (PROTOCOL.md 35.9). Its run lives by this connection:
+ * The request has no session, so the server stores nothing of it (clause 35.9 of the protocol). Its run lives by this connection:
  * when the tab is left or reloaded the run is stopped, and the chat is gone.
  */
 import { batch, signal } from "@preact/signals";

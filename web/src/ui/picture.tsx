@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, isAway } from "../api";
 
-/** Stands before the hash of a picture that the server keeps (PROTOCOL.md 10.9). */
+/** Stands before the hash of a picture that the server keeps (clause 10.9 of the protocol). */
 export const REFERENCE = "holdfast-file:";
 const MOST = 64;
 

@@ -10,10 +10,8 @@ from typing import Protocol, TypeVar
 
 import click
 
-from ...errors import KeyExists, OwnerTaken
 from ...server.accounts.data.archive import ArchivedStore
 from ...server.accounts.data.bringing_in import ImportStore
-from ...server.accounts.made_keys import KeyFile
 from ...server.accounts.people.accounts import Account, Accounts
 from ...server.audit.audit import Audit, AuditNote
 from ...server.config.settings import Settings, data_folder
@@ -78,20 +76,9 @@ async def _with_database(url: str, work: Callable[[KeysBeside], Awaitable[T]]) -
 
 
 async def _with_folder(settings: Settings, work: Callable[[KeysBeside], Awaitable[T]]) -> T:
-    """Do the work in a data folder, after moving the keys that an earlier version kept in a file there."""
+    """Do the work in a data folder."""
     folder = await asyncio.to_thread(lambda: data_folder(settings).absolute())
-    store = SqliteBeside(folder)
-    await asyncio.to_thread(_move, KeyFile(folder), store)
-    return await work(store)
-
-
-def _move(file: KeyFile, store: SqliteBeside) -> None:
-    try:
-        if old := file.read():
-            store.add(*old)
-    except (KeyExists, OwnerTaken) as error:
-        raise file.is_in_the_way(error) from None
-    file.put_away()
+    return await work(SqliteBeside(folder))
 
 
 async def person(store: AccountStore, login: str) -> Stored[Account]:

@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from ...server.config.live_settings import with_saved
-from ...server.config.renamed_settings import OldNames
 from ...server.config.settings import Settings, data_folder, load_with_sources
 from ...store.place import without_password
 from ..commands import json_option, one_line_errors, settings_file_in_use
@@ -37,9 +36,8 @@ def config_check(file: str | None, **flags: Any) -> None:
     Exit code: 0 = OK, 1 = problems found. The server is not needed.
     """
     choice = settings_file_in_use(file, here=True)
-    old_names = OldNames()
-    found = problems(flags, os.environ, file, old_names, here=True)
-    for line in (*old_names.notes, *found):
+    found = problems(flags, os.environ, file, here=True)
+    for line in found:
         click.echo(line, err=True)
     if found:
         raise click.exceptions.Exit(1)

@@ -12,7 +12,6 @@ from ...errors import HoldfastError
 from ...server.accounts.keys import Keys
 from ...server.config.live_settings import Configured
 from ...server.config.provider_factory import make_provider
-from ...server.config.renamed_settings import OldNames
 from ...server.config.saved_settings import saved_file
 from ...server.config.settings import (
     PREFIX,
@@ -35,13 +34,10 @@ _STAND_INS = {"model": "provider/model"}
 """What replaces a missing value where an empty text would be a second problem."""
 
 
-def problems(
-    flags: Mapping[str, Any], environ: Mapping[str, str], file: str | None, old_names: OldNames, *, here: bool
-) -> list[str]:
+def problems(flags: Mapping[str, Any], environ: Mapping[str, str], file: str | None, *, here: bool) -> list[str]:
     """Return the problems of the settings, each once. No store is opened and no request is sent."""
     try:
-        environ = old_names.in_environment(environ)
-        values, sources = gather(flags, environ, file, old_names, here=here)
+        values, sources = gather(flags, environ, file, here=here)
     except HoldfastError as error:
         return [str(error)]
     settings, found = converted(values, sources)

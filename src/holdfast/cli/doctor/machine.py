@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from ...errors import HoldfastError
-from ...server.accounts.made_keys import KeyFile
 from ...server.config.saved_settings import Saved, SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import Choice
@@ -63,9 +62,8 @@ def _rights(folder: pathlib.Path) -> Iterator[Check]:
         return
     try:
         check_folder(folder, guest=True)
-        for name in ("holdfast.db", "keys.json"):
-            if (folder / name).exists():
-                check_file(folder / name)
+        if (folder / "holdfast.db").exists():
+            check_file(folder / "holdfast.db")
     except HoldfastError as error:
         yield Check("bad", str(error))
         return
@@ -106,13 +104,10 @@ def check_database(folder: pathlib.Path) -> Iterator[Check]:
 def check_keys(folder: pathlib.Path) -> Iterator[Check]:
     """Check that the keys can be read, and count them."""
     try:
-        left = KeyFile(folder).read()
         count = sum(key.revoked_at is None for key in SqliteBeside(folder).list())
     except HoldfastError as error:
         yield Check("bad", f"keys: {error}", "Until they can be read, the server accepts none of them.")
         return
-    if left:
-        yield Check("note", f"{plural(len(left), 'key')} in keys.json", "The next start moves them into the database.")
     yield Check("ok", plural(count, "key") if count else "no keys: only this machine can use the server")
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
 from ...access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, is_of_settings, settings_owner
-from ...errors import HoldfastError, KeyExists, OwnerTaken
+from ...errors import HoldfastError
 from ...store import KeyRecord, Store
 from ..config.settings import Settings, SettingsError
-from .made_keys import NAME_RULE, KeyFile, digest, is_name
+from .made_keys import NAME_RULE, digest, is_name
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +58,11 @@ class Keys:
         settings: Settings,
         environ: Mapping[str, str],
         store: Store | None = None,
-        file: KeyFile | None = None,
         *,
         patience: float = PATIENCE,
     ) -> None:
-        """Use the keys of the settings. Those of the `store` are read by `load`, or for the first request.
-
-        `file` holds the keys of an earlier version: they are moved into the store.
-        """
+        """Use the keys of the settings. Those of the `store` are read by `refresh`, or for the first request."""
         self._store = store
-        self._file = file
         self._patience = patience
         self._environ = environ
         self._fixed = _fixed(settings, environ)
@@ -158,17 +153,6 @@ class Keys:
 
     # the keys of the store
 
-    async def load(self) -> None:
-        """Read the store's keys for the first time, and move those of an earlier version's file into the store."""
-        async with self._reading:
-            await self._load()
-
-    async def _load(self) -> None:
-        if self._file is not None and self._store is not None:
-            await _move(self._file, self._store)
-            self._file = None
-        await self._refresh()
-
     async def refresh(self) -> None:
         """Read the keys that any process has added or revoked since the last call."""
         async with self._reading:  # two concurrent calls would end a key that both of them read
@@ -222,7 +206,7 @@ class Keys:
                 return
             try:
                 async with asyncio.timeout(TRY_AGAIN):
-                    await self._load()
+                    await self._refresh()
             except (HoldfastError, OSError) as error:  # a timeout is an OSError
                 logger.error("cannot read the keys, so none of them is accepted: %r", error)
             self._tried_at = time.monotonic()
@@ -298,16 +282,6 @@ def access_of_key(record: KeyRecord) -> Access:
         expires_at=details.expires_at,
         allowed=Allowed(details.models, details.agents, details.budget),
     )
-
-
-async def _move(file: KeyFile, store: Store) -> None:
-    """Add the keys of a file to the store. A key that the store has, revoked or not, is not changed."""
-    for record in await asyncio.to_thread(file.read):
-        try:
-            await store.add_key(record)
-        except (KeyExists, OwnerTaken) as error:
-            raise file.is_in_the_way(error) from None
-    await asyncio.to_thread(file.put_away)
 
 
 def _are_equal(one: Access, other: Access) -> bool:

@@ -18,7 +18,6 @@ from ...pricing import Price
 from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, Unlisted, profile_of
-from .renamed_settings import OldNames
 from .settings_errors import explain, not_in_full, suggestion
 from .settings_file import choose, make_absolute, tables_of, user_folder
 from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
@@ -368,15 +367,12 @@ def load_with_sources(
     file: str | os.PathLike[str] | None = None,
     *,
     here: bool = False,
-    old_names: OldNames | None = None,
 ) -> tuple[Settings, dict[str, str]]:
     """Return the settings, and the source of each one that was given.
 
-    With `here`, the file of the current folder is used if no other is given or found. `old_names` notes renamed ones.
+    With `here`, the file of the current folder is used if no other is given or found.
     """
-    old_names = old_names or OldNames()
-    environ = old_names.in_environment(environ)
-    values, sources = gather(flags, environ, file, old_names, here=here)
+    values, sources = gather(flags, environ, file, here=here)
     settings = _convert(values, sources)
     for problem in complaints(settings, sources, environ):
         raise SettingsError(problem)
@@ -387,7 +383,6 @@ def gather(
     flags: Mapping[str, Any] | None,
     environ: Mapping[str, str],
     file: str | os.PathLike[str] | None,
-    old_names: OldNames,
     *,
     here: bool = False,
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -396,9 +391,9 @@ def gather(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for found, where in (
-        (_from_file(path, old_names) if path else {}, str(path)),
+        (_from_file(path) if path else {}, str(path)),
         (_from_environment(environ), "environment"),
-        (old_names.in_flags({name: value for name, value in (flags or {}).items() if value is not None}), "flag"),
+        ({name: value for name, value in (flags or {}).items() if value is not None}, "flag"),
     ):
         values |= found
         sources |= dict.fromkeys(found, where)
@@ -439,9 +434,9 @@ def source_name(provider: ProviderSettings) -> str:
     return f"providers.{provider.name}"
 
 
-def _from_file(path: pathlib.Path, old_names: OldNames) -> dict[str, Any]:
+def _from_file(path: pathlib.Path) -> dict[str, Any]:
     """Return the values of a settings file. A relative path in it is relative to the folder of the file."""
-    values = old_names.in_file(_read(path), str(path))
+    values = _read(path)
     make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
     for provider in tables_of(values, "providers"):
         make_absolute(provider, ("ca_file", "cert", "cert_key"), path)

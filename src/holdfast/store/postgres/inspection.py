@@ -32,8 +32,7 @@ SELECT current_setting('server_version') AS version,
 _IS_OURS = "SELECT to_regclass('migrations') IS NOT NULL"
 _SCHEMA = "SELECT coalesce(max(number), 0) FROM migrations"
 _NEEDED_SCHEMA = """
-SELECT coalesce(max(coalesce((to_jsonb(step) ->> 'works_with')::int, number)), 0)
-FROM migrations AS step WHERE number > $1
+SELECT coalesce(max(coalesce(works_with, number)), 0) FROM migrations WHERE number > $1
 """
 _KEYS = "SELECT count(*) FROM api_keys WHERE revoked_at IS NULL"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"

@@ -75,9 +75,9 @@ async def _migrate(connection: Connection, url: str) -> None:
         await _refuse_other_program(connection, url)
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS migrations "
-            "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL)"
+            "(number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at float8 NOT NULL, "
+            "works_with integer)"
         )
-        await connection.execute("ALTER TABLE migrations ADD COLUMN IF NOT EXISTS works_with integer")
         due = await _due(connection, url)
         await _refuse_to_break_others(connection, due)
         for step in due:
@@ -88,7 +88,7 @@ async def _due(connection: Connection, url: str) -> list[Migration]:
     """Return the migrations that are not applied yet. A database with a migration of a newer version is refused."""
     rows = await connection.fetch("SELECT * FROM migrations")
     applied: dict[int, str] = {row["number"]: row["checksum"] for row in rows}
-    oldest = {row["number"]: row.get("works_with") or row["number"] for row in rows}
+    oldest = {row["number"]: row["works_with"] or row["number"] for row in rows}
     known = {step.number: step for step in postgres_steps()}
     check_applied(applied, known, without_password(url), "restore a backup of the database (pg_restore)", oldest)
     return [step for step in known.values() if step.number not in applied]

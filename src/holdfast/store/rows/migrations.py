@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import HoldfastError
 
@@ -47,8 +47,6 @@ class Migration(NamedTuple):
     number: int
     name: str
     sql: str
-    then: Callable[[Any], None] | None = None
-    """Changes rows after the SQL, in the same transaction."""
 
     @property
     def works_with(self) -> int:
@@ -65,11 +63,10 @@ class Migration(NamedTuple):
         return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
 
 
-def steps_in(folder: Path, then: Mapping[int, Callable[[Any], None]] | None = None) -> tuple[Migration, ...]:
-    """Return the migrations whose SQL is in a folder, in order, each with its function from `then`."""
-    numbered = ((int(file.name[:4]), file) for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
-    changes = then or {}
-    return tuple(Migration(n, file.stem, file.read_text("utf-8"), changes.get(n)) for n, file in numbered)
+def steps_in(folder: Path) -> tuple[Migration, ...]:
+    """Return the migrations whose SQL is in a folder, in order."""
+    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    return tuple(Migration(int(file.name[:4]), file.stem, file.read_text("utf-8")) for file in files)
 
 
 def check_applied(

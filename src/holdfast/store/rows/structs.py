@@ -120,8 +120,7 @@ def as_key(row: Row) -> KeyRecord:
     """Return a row of `api_key` as a record."""
     values = values_for(KeyRecord, row)
     values["admin"] = bool(values["admin"])
-    if "details" in values:  # missing until a server of this version has migrated the database
-        values["details"] = msgspec.convert(decode(values["details"]), KeyDetails)
+    values["details"] = msgspec.convert(decode(values["details"]), KeyDetails)
     return KeyRecord(**values)
 
 

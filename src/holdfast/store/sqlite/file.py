@@ -16,7 +16,6 @@ from ...errors import HoldfastError, StoreUnavailable
 from ..folder import check_file, check_folder, make_folder, open_file
 from ..rows.migrations import COPYING, Migration, StoreDamaged, StoreInUse, check_applied, incomplete_copy, steps_in
 from ..rows.queries import SQL, queries
-from .upgrades import move_pictures
 
 if sys.platform == "win32":
     import msvcrt
@@ -301,13 +300,10 @@ def unavailable(error: BaseException) -> StoreUnavailable | None:
 # schema
 
 
-_CHANGES_OF_ROWS = {8: move_pictures}
-
-
 @functools.cache
 def migrations() -> tuple[Migration, ...]:
     """Return the migrations of this version, in order."""
-    return steps_in(SQL / "sqlite", _CHANGES_OF_ROWS)
+    return steps_in(SQL / "sqlite")
 
 
 def is_current(path: Path) -> bool:
@@ -366,8 +362,6 @@ def _apply(db: sqlite3.Connection, migration: Migration) -> None:
     try:
         for statement in _statements(migration.sql):
             db.execute(statement)
-        if migration.then is not None:
-            migration.then(db)
         db.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", (*migration[:2], migration.checksum, time.time()))
         db.execute("COMMIT")
     except BaseException:
