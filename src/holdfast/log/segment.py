@@ -10,7 +10,7 @@ from typing import TypeAlias, overload
 
 import msgspec
 
-from ..events import Event, Reasoning, Text, encode_event
+from ..events import SPOKEN, Event, Reasoning, StepStarted, Text, encode_event
 
 PlainKind: TypeAlias = type[Text] | type[Reasoning]
 """The two kinds of events that usually contain nothing but text of the first choice."""
@@ -152,3 +152,23 @@ def decode_segment(body: bytes) -> Segment:
 
 _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_texts = msgspec.json.Decoder(list[str]).decode
+
+
+class OutputTimes:
+    """When the first step of an agent began, and when the first output of a run came."""
+
+    __slots__ = ("asked_at", "first_at")
+
+    def __init__(self) -> None:
+        self.asked_at: float | None = None
+        self.first_at: float | None = None
+
+    def note(self, segment: Segment, now: float) -> None:
+        """Note the time of a segment, up to the first with output."""
+        if self.first_at is not None:
+            return
+        kinds = {*map(type, segment.others)}
+        if self.asked_at is None and StepStarted in kinds:
+            self.asked_at = now
+        if segment.texts or not SPOKEN.isdisjoint(kinds):
+            self.first_at = now

@@ -174,8 +174,8 @@ def measured(pump: Pump) -> Measured | None:
         return None
     return Measured(
         started=pump.started,
-        asked=pump.asked_at or pump.started,
-        first=pump.first_at,
+        asked=pump.times.asked_at or pump.started,
+        first=pump.times.first_at,
         last=pump.touched,
         ended=pump.time(),
         has_pace=pump.log.steps is None,

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..errors import BudgetSpent, HoldfastError, RunSettled, SourceCancelled, StaleEpoch
-from ..events import LEFT_TO_OTHERS, SPOKEN, RunStarted, Source, StepStarted, Text, Yielded, push_all
+from ..events import LEFT_TO_OTHERS, RunStarted, Source, Text, Yielded, push_all
 from ..log.intake import Intake
 from ..log.log import Log
-from ..log.segment import NOTHING, Segment
+from ..log.segment import NOTHING, OutputTimes, Segment
 from ..log.settlement import StopIntent
 from ..redaction import redact, redacted_traceback
 from .run import Interrupt, Limits, Run
@@ -94,9 +94,7 @@ class Pump:
         self.has_begun = False
         """True once the task has run its first step. A task cancelled before that runs no `finally`."""
         self.started = self.touched = 0.0
-        self.asked_at: float | None = None
-        """When the first step of an agent began."""
-        self.first_at: float | None = None
+        self.times = OutputTimes()
         self.interrupt = interrupt
         """Called once, when the run is told to end."""
         # from the end of the source to the settlement
@@ -179,15 +177,7 @@ class Pump:
         segment = self.intake.take(events)
         if segment is not NOTHING:
             self.append(segment)
-        if self.first_at is None:
-            self._note_times(segment)
-
-    def _note_times(self, segment: Segment) -> None:
-        kinds = {*map(type, segment.others)}
-        if self.asked_at is None and StepStarted in kinds:
-            self.asked_at = self.touched
-        if segment.texts or not SPOKEN.isdisjoint(kinds):
-            self.first_at = self.touched
+        self.times.note(segment, self.touched)
 
     def append(self, segment: Segment) -> None:
         """Add a segment to the log. Readers see it at once or, if the run is kept, once it is saved.
