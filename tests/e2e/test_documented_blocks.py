@@ -34,9 +34,10 @@ ELSEWHERE = {
     "nginx": "tests/e2e/test_proxies.py",
     "caddyfile": "tests/e2e/test_proxies.py",
     "yaml": "tests/unit/test_metrics_docs.py",
+    "json": "the shape of an object in the protocol, which the tests of its clauses check",
     "": "a drawing",
 }
-"""Languages whose blocks other tests run."""
+"""Languages whose blocks other tests run, or that nothing can run."""
 CLIENTS = ROOT / "docs" / "clients"
 """The pages that tests/e2e/test_coding_agents.py runs."""
 
