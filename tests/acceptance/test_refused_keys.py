@@ -85,7 +85,7 @@ async def test_the_status_of_an_answer_that_failed_after_output_can_be_chosen(tm
 @requirement("wire.no-useless-retry")
 @pytest.mark.parametrize("size", [10, 200_000])
 async def test_the_access_log_counts_an_answer_that_failed_after_output_as_failed(tmp_path, size):
-    """Its status is 406, which else means a mistake of the caller. A long answer is sent in pieces, and logged alike."""
+    """Its status is 406, which else means a mistake of the caller. A long answer is sent in pieces and logged alike."""
     config = 'access_log = true\nlog_format = "json"'
     async with (
         Upstream() as up,
