@@ -39,6 +39,11 @@ class Usage(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="usage"
     """Cost by the prices at the end of the run; None if the model has no price, or the run has not ended."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the provider has counted the output too. Some count the input when an answer begins."""
+        return self.source == "provider" and self.output_tokens > 0
+
+    @property
     def total_tokens(self) -> int:
         """Input and output together."""
         return self.input_tokens + self.output_tokens

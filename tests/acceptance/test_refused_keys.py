@@ -1,5 +1,6 @@
 """An upstream that refuses our key or our credit: told as a fault of the server, and not asked again for the same."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.server import Server, config_text, provider
-from tests.support.upstream import Status, Upstream, answer
+from tests.support.upstream import Delta, Eof, Headers, Role, Status, Upstream, answer
 
 REFUSALS = (401, 402, 403)
 
@@ -82,15 +83,20 @@ async def test_the_status_of_an_answer_that_failed_after_output_can_be_chosen(tm
 
 
 @requirement("wire.no-useless-retry")
-async def test_the_access_log_counts_an_answer_that_failed_after_output_as_failed(tmp_path):
-    """Its status is 406, which else means a mistake of the caller."""
+@pytest.mark.parametrize("size", [10, 200_000])
+async def test_the_access_log_counts_an_answer_that_failed_after_output_as_failed(tmp_path, size):
+    """Its status is 406, which else means a mistake of the caller. A long answer is sent in pieces and logged alike."""
     config = 'access_log = true\nlog_format = "json"'
-    async with Server(tmp_path, config=config) as server, server.client() as client:
-        body = {"model": "scripted/fail", "messages": [{"role": "user", "content": "Hi"}]}
-        response = await client.post("/v1/chat/completions", body)
+    async with (
+        Upstream() as up,
+        Server(tmp_path, [provider(up.base_url)], config=config) as server,
+        server.client() as client,
+    ):
+        up.models["m"] = [Headers(), Role(), Delta("x" * size), Eof()]
+        response = await ask(client)
         await response.json()
         log = server.log_text()
-    (entry,) = [line for line in log.splitlines() if '"path":"/v1/chat/completions"' in line]
+    (entry,) = [json.loads(line) for line in log.splitlines() if '"path":"/v1/chat/completions"' in line]
 
     assert (406, "failed") == (response.status, response.headers["x-run-outcome"])
-    assert '"outcome":"failed"' in entry
+    assert ("failed", response.headers["x-run-id"]) == (entry["outcome"], entry["run"])

@@ -87,3 +87,18 @@ async def test_a_heartbeat_is_an_event_of_the_dialect(tmp_path, path):
     assert 3 == beats
     assert sorted(numbers) == numbers
     assert len({*numbers}) == len(numbers) - (3 if path == "responses" else 0), "a heartbeat takes no number"
+
+
+@requirement("wire.heartbeat", "wire.anthropic")
+async def test_a_message_begins_once_even_if_its_upstream_is_slow(tmp_path):
+    """Its first event waits for the upstream's count of the input, but not for longer than a heartbeat."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url)], config="heartbeat = 0.1") as server:
+        up.models["m"] = [Gate("answers"), Headers(), Role(), *END]
+        async with server.client() as client:
+            response = await asked(client, "messages", stream=True)
+            kinds = []
+            async for frame in response.events(comments=False):
+                kinds.append(frame.event)
+                up.open("answers")
+
+    assert ("message_start", 1, "message_stop") == (kinds[0], kinds.count("message_start"), kinds[-1])

@@ -291,7 +291,7 @@ async def test_usage_is_estimated_then_known_for_the_input_then_counted(up, prov
     cache = {"cached_tokens": 1000, "cache_write_tokens": 100}
     assert [
         Usage(11, 0, "estimated"),
-        Usage(1105, 0, "estimated", **cache),
+        Usage(1105, 0, **cache),
         Usage(1105, 7, **cache),
     ] == heard.all(Usage)
 

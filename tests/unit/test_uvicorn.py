@@ -40,7 +40,16 @@ OF_THE_PROTOCOL = {
     ),
 }
 OF_A_CYCLE = {
-    *("body", "chunked_encoding", "default_headers", "disconnected", "keep_alive", "message_event", "more_body"),
+    *(
+        "access_log",
+        "body",
+        "chunked_encoding",
+        "default_headers",
+        "disconnected",
+        "keep_alive",
+        "message_event",
+        "more_body",
+    ),
     *("on_response", "response_complete", "response_started", "scope", "send", "waiting_for_100_continue"),
 }
 OVERRIDDEN = {

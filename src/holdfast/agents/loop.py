@@ -324,10 +324,11 @@ class Work:
             answer.thoughts.append(item)
         elif isinstance(item, Finish):
             answer.finish, answer.is_over = item, True
-        elif isinstance(item, Usage) and item.source == "provider":
+        elif isinstance(item, Usage) and item.is_whole:
             return self.meter.counted(item)
-        elif isinstance(item, Usage):
+        elif isinstance(item, Usage):  # of this step only: a logged count is that of all steps
             self.meter.set_input(item.input_tokens)
+            return Usage(item.input_tokens, 0, "estimated")
         return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
 
     def _named(self, call: ToolCall) -> ToolCall:

@@ -66,7 +66,7 @@ class PaneReport:
     def note(self, events: Sequence[Yielded]) -> None:
         """Record the usage and the finish of the model."""
         for event in events:
-            if isinstance(event, Usage) and event.source == "provider":
+            if isinstance(event, Usage) and event.is_whole:
                 self.usage = event
             elif isinstance(event, Finish) and event.choice == 0:
                 self.finish_reason = event.reason

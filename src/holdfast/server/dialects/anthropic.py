@@ -80,8 +80,8 @@ def message_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = Fa
     """Return a run as Anthropic's stream events, from the first or after `skip` of them."""
     estimate = estimate_tokens(run.record.request.get("messages") or ())
     rendering = anthropic_messages.MessageEvents(run.id, run.record.echo, estimate)
-    ping = anthropic_messages.PING
-    return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal, sign_of_life=ping)
+    beat = anthropic_messages.PING if skip else rendering.heartbeat
+    return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal, sign_of_life=beat)
 
 
 async def whole_message(parts: Parts, run: Run) -> ASGIApp:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import httptools
 import uvicorn
-from starlette.types import Send
+from starlette.types import Message, Send
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -218,6 +218,9 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_AHEAD:
             raise InvalidHttp(f"More than {MOST_AHEAD} requests wait for an answer on this connection.")
         super().on_headers_complete()
+        if self.access_log:
+            self.cycle.access_log = False  # uvicorn's entries have no ids
+            self.cycle.send = self._logging(self.cycle)  # type: ignore[method-assign, assignment]
         self.headers = []  # trailers would be appended to the headers
         self._part = "body"
         self._room = HEAD_LIMIT
@@ -395,12 +398,23 @@ class Protocol(HttpToolsProtocol):
         if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
             return None  # uvicorn refuses it, or sends no body
         if self.access_log:
-            self._log_access(status, headers)
+            self._log_access(cycle, status, headers)
         return head if cycle.keep_alive else head + b"connection: close\r\n"
 
-    def _log_access(self, status: int, headers: Sequence[Header]) -> None:
-        """Log a response as uvicorn's `send` would, with the ids in its headers."""
-        scope, named = self.cycle.scope, dict(headers)
+    def _logging(self, cycle: RequestResponseCycle) -> Send:
+        """Return uvicorn's `send` for a request, which logs the response."""
+        send = cycle.send
+
+        async def logged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._log_access(cycle, message["status"], message.get("headers", ()))
+            await send(message)  # type: ignore[arg-type]
+
+        return logged
+
+    def _log_access(self, cycle: RequestResponseCycle, status: int, headers: Sequence[Header]) -> None:
+        """Log a response as uvicorn would, with the ids in its headers."""
+        scope, named = cycle.scope, dict(headers)
         ids = {id: named[name].decode() for id, name in _LOGGED_IDS.items() if name in named}
         client = ":".join(map(str, scope["client"] or ()))
         self.access_logger.info(

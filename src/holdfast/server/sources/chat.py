@@ -263,7 +263,7 @@ class _Attempt:
 
 
 def _is_before_the_answer(event: Yielded) -> bool:
-    return isinstance(event, Notice) or (isinstance(event, Usage) and event.source == "estimated")
+    return isinstance(event, (Notice, Usage))
 
 
 def _blames_the_request(error: ProviderError) -> bool:

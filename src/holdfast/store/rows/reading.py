@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import IdempotencyConflict, ResumeGap
-from ...events import Event, Settled, decode_settlement
+from ...events import Event, Settled
 from ...history import Message, Session, text_of
 from ...log.segment import decode_segment
 from .. import (
@@ -24,6 +24,7 @@ from .. import (
 )
 from .. import semantics as rules
 from . import Dialect, Querying, first
+from .long_json import decode_ending
 from .search import looked_up
 from .structs import (
     as_document,
@@ -107,7 +108,7 @@ class Reading:
         events = yield from self._events(row["n"], after + 1, limit)
         if row["is_settled"] and len(events) < limit and after + len(events) + 1 == row["seq"]:
             (end,) = yield "settlement", {"id": run_id}
-            events.append(Settled(decode_settlement(end["settlement"])))
+            events.append(Settled(decode_ending(end["settlement"])))
         return events
 
     def read_times(self, run_id: str) -> Querying[list[tuple[int, float]]]:

@@ -12,11 +12,11 @@ from ...history import Message, Session, text_of
 from .. import semantics as rules
 from ..files import Parted, referred_to, refuse_unknown
 from . import Querying, Row, first
+from .long_json import decode_message, encode_message
 from .reading import Reading
 from .search import MOST_INDEXED, indexed, words_in
 from .structs import (
     as_session,
-    decode_message,
     encode,
     session_values,
 )
@@ -178,7 +178,7 @@ class SessionWriting(Reading):
         entries: list[dict[str, Any]] = []
         for message in messages:
             it.message_n += 1
-            rows.append({"session": it.n, "n": it.message_n, "id": message.id, "body": encode(message)})
+            rows.append({"session": it.n, "n": it.message_n, "id": message.id, "body": encode_message(message)})
             if entry := self._entry(it, it.message_n, it.new_words(message)):
                 entries.append(entry)
         yield from _each("insert_message", rows)
@@ -189,7 +189,7 @@ class SessionWriting(Reading):
         (row,) = yield "message", {"session": it.n, "id": message.id}
         number, message = row["n"], rules.continued(decode_message(row["body"]), message)
         already = words_in((yield "words_of", {"session": it.n, "n": number}))
-        yield "change_message", {"session": it.n, "n": number, "body": encode(message)}
+        yield "change_message", {"session": it.n, "n": number, "body": encode_message(message)}
         yield "forget_words", {"session": it.n, "n": number}
         if entry := self._entry(it, number, [*already, *it.new_words(message)]):
             yield "index", entry

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
-from ...events import AnySettlement, ErrorInfo, Failed, decode_settlement
+from ...events import AnySettlement, ErrorInfo, Failed
 from ...history import Message, Session
-from ...log.segment import decode_segment, encode_segment, segment_of
+from ...log.segment import Segment, decode_segment, encode_segment, segment_of
 from .. import Append, Document, KeyDetails, KeyRecord, Payer, RunRecord
 from . import Row
+from .long_json import decode_ending, decode_message
 
 _EVENTS_IN_A_ROW = 512
+_TEXT_IN_A_ROW = 256 * 1024  # characters
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
-decode_message = msgspec.json.Decoder(Message).decode
 decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 UNREADABLE = "This is damaged in the store and cannot be read. `holdfast db check` lists all that is."
@@ -28,7 +31,7 @@ DECODERS: dict[str, dict[str, Callable[[bytes], Any]]] = {
     "sessions": {"params": decode},
     "messages": {"body": decode_message},
     "feed": {"data": decode},
-    "runs": {"request": decode, "input": decode_messages, "payer": decode, "settlement": decode_settlement},
+    "runs": {"request": decode, "input": decode_messages, "payer": decode, "settlement": decode_ending},
     "events": {"body": decode_segment},
     "documents": {"body": decode},
     "api_keys": {"details": decode},
@@ -66,8 +69,7 @@ UNREADABLE_MODEL = "unreadable"
 
 def _settlement(stored: bytes) -> AnySettlement:
     try:
-        settlement: AnySettlement = decode_settlement(stored)
-        return settlement
+        return decode_ending(stored)
     except msgspec.DecodeError:
         return Failed(error=ErrorInfo("store_damaged", UNREADABLE))
 
@@ -132,9 +134,17 @@ def session_values(session: Session) -> dict[str, Any]:
 def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int, bytes, float]]:
     """Yield rows for the new events of an append. They are small, since a reader decodes whole rows."""
     fresh = segment_of(entry.events[next - entry.first :])
-    for start in range(0, len(fresh), _EVENTS_IN_A_ROW):
-        segment = fresh[start : start + _EVENTS_IN_A_ROW]
+    start = 0
+    while start < len(fresh):
+        segment = _one_row(fresh[start : start + _EVENTS_IN_A_ROW])
         yield run, next + start, len(segment), encode_segment(segment), entry.at
+        start += len(segment)
+
+
+def _one_row(segment: Segment) -> Segment:
+    """Return as many events as fit into one row, and at least one. Only text is long."""
+    ends = [*accumulate(map(len, segment.texts))]
+    return segment if not ends or ends[-1] <= _TEXT_IN_A_ROW else segment[: max(1, bisect_right(ends, _TEXT_IN_A_ROW))]
 
 
 def feed_data(row: Row) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from ...errors import SessionBusy, StaleView
-from ...events import AnySettlement, encode_settlement
+from ...events import AnySettlement
 from ...history import Message
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
 from . import Querying, Row, first
+from .long_json import encode_ending
 from .nodes import NodesWriting
 from .people import PeopleWriting
 from .session_writing import OpenSession, SessionWriting
@@ -408,4 +409,4 @@ def _started(
 
 
 def _settled(run_id: str, seq: int, settlement: AnySettlement, now: float) -> dict[str, Any]:
-    return {"id": run_id, "seq": seq, "settlement": encode_settlement(settlement), "now": now}
+    return {"id": run_id, "seq": seq, "settlement": encode_ending(settlement), "now": now}

@@ -5,7 +5,8 @@
 - An answer is made of blocks. Thinking becomes reasoning, and a tool use becomes a call. Blocks of Anthropic's own
   tools, citations, and unknown blocks become `ProviderData`, for clients of this dialect only.
 - Signed or redacted thinking is a thought too: Anthropic requires it with the results of the calls.
-- The start of an answer has the input tokens, which replace our estimate. Only the end has the output tokens.
+- The start of an answer has the input tokens, which replace our estimate and are logged. Only the end has the output
+  tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ class _Usage(msgspec.Struct, gc=False):
         """Return the usage of the input, before that of the output is known."""
         return Usage(
             self.all_input(),
-            source="estimated",
             cached_tokens=count(self.cache_read_input_tokens),
             cache_write_tokens=count(self.cache_creation_input_tokens),
         )
@@ -191,7 +191,7 @@ class MessageDecoder(DialectDecoder):
     # usage
 
     def _take_input(self, message: _Message | None, events: list[Yielded]) -> None:
-        """Use the count of the input as the estimate: the output is not known yet."""
+        """Emit the count of the input: the output is not known yet."""
         if message is not None and message.usage is not None and message.usage.all_input():
             self._input = message.usage.input()
             events.append(self._input)
@@ -199,7 +199,7 @@ class MessageDecoder(DialectDecoder):
     def _take_output(self, usage: _Usage | None, events: list[Yielded]) -> None:
         if usage is not None and usage.output_tokens is not None:
             counted = max(self._input, usage.input(), key=lambda input: input.input_tokens)
-            events.append(replace(counted, output_tokens=count(usage.output_tokens), source="provider"))
+            events.append(replace(counted, output_tokens=count(usage.output_tokens)))
 
     # the end
 

@@ -21,10 +21,12 @@ from ...events import (
     Event,
     Failed,
     Interrupted,
+    Notice,
     ProviderData,
     Reasoning,
     RunStarted,
     Settled,
+    StepStarted,
     Stopped,
     Text,
     ToolCall,
@@ -268,14 +270,19 @@ def _empty(key: str, piece: _Piece) -> dict[str, Any]:
     return {"type": "text", "text": ""} if key == "text" else {"type": "thinking", "thinking": "", "signature": ""}
 
 
+_BEFORE_THE_COUNT = (RunStarted, Notice, StepStarted)
+"""Events that may come before an upstream's count of the input, which the first frame has."""
+
+
 class MessageEvents:
     """Renders one run as stream events, in order from its first event: the same log always gives the same bytes."""
 
     def __init__(self, run: str, model: str, input_tokens: int = 0) -> None:
-        """`input_tokens` is an estimate: the stream begins before an upstream has counted."""
+        """`input_tokens` is an estimate, for an upstream that has not counted when the answer begins."""
         self._run = run
         self._model = model
-        self._input_tokens = input_tokens
+        self._input = Usage(input_tokens)
+        self._has_begun = False
         self._blocks = Blocks()
 
     def frames(self, events: Sequence[Event]) -> list[bytes]:
@@ -294,19 +301,29 @@ class MessageEvents:
                 out.extend(_frame(payload) for payload in self._payloads(event))
         return out
 
+    def heartbeat(self) -> bytes:
+        """Return the sign of life of a stream: its first frames, if the upstream has not begun to answer."""
+        return PING if self._has_begun else b"".join(map(_frame, self._begin(self._input)))
+
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the frame that ends the stream, not its run, with the reason."""
         return _frame(anthropic_error(info))
 
     def _payloads(self, event: Event) -> Iterator[dict[str, Any]]:
-        if isinstance(event, RunStarted):
-            started = {**_head(self._run, self._model), "content": [], "stop_reason": None, "stop_sequence": None}
-            yield {"type": "message_start", "message": {**started, "usage": anthropic_usage(Usage(self._input_tokens))}}
-            yield {"type": "ping"}
-        elif isinstance(event, Settled):
+        if isinstance(event, _BEFORE_THE_COUNT):
+            return
+        if not self._has_begun:
+            yield from self._begin(event if isinstance(event, Usage) else self._input)
+        if isinstance(event, Settled):
             yield from self._ending(event.settlement)
         else:
             yield from self._blocks.take(event)
+
+    def _begin(self, used: Usage) -> Iterator[dict[str, Any]]:
+        self._has_begun = True
+        started = {**_head(self._run, self._model), "content": [], "stop_reason": None, "stop_sequence": None}
+        yield {"type": "message_start", "message": {**started, "usage": anthropic_usage(used)}}
+        yield {"type": "ping"}
 
     def _ending(self, settled: AnySettlement) -> Iterator[dict[str, Any]]:
         if isinstance(settled, (Completed, Truncated)):
