@@ -208,6 +208,37 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     kind: CallKind = "function"
 
 
+class OpenCall:
+    """A tool call while it is written: the only type that joins pieces, for upstreams and for wires."""
+
+    def __init__(self, id: str = "", name: str = "", kind: CallKind = "function", place: int = 0) -> None:
+        self.id = id
+        self.name = name
+        self.kind = kind
+        self.place = place
+        self._pieces: list[str] = []
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no piece has come yet."""
+        return not self._pieces
+
+    @property
+    def arguments(self) -> str:
+        """What is written of the arguments."""
+        return "".join(self._pieces)
+
+    def add(self, arguments: str, name: str = "", id: str = "") -> None:
+        """Add a piece. The first id stays, and a name may come in pieces too."""
+        self.id = self.id or id
+        self.name += name
+        self._pieces.append(arguments)
+
+    def whole(self, choice: int = 0) -> ToolCall:
+        """Return the call so far."""
+        return ToolCall(self.id, self.name, self.arguments, choice, kind=self.kind)
+
+
 class ToolProgress(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.progress"):
     """Progress of a running tool: its last line, the share that is done, and its output since the last report."""
 

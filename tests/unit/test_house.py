@@ -231,3 +231,31 @@ def test_the_architecture_names_the_limits_of_these_packages():
     named = re.findall(r"^\| \[(\w+)/\]\(\.\./src/holdfast/\w+\) \|.*\| ([\d,]+) \|$", text, re.MULTILINE)
 
     assert PACKAGES_OF_THE_ENGINE == {package: int(lines.replace(",", "")) for package, lines in named}
+
+
+def joins_of_calls(tree: ast.AST) -> Iterator[str]:
+    """Where a name grows by a piece, or a whole call is made of joined pieces."""
+    for node in ast.walk(tree):
+        grows = (
+            isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and node.target.attr == "name"
+        )
+        appends = isinstance(node, ast.Call) and re.search(
+            r"\barguments\.append$|_arguments\.append$", ast.unparse(node.func)
+        )
+        makes = isinstance(node, ast.Call) and ast.unparse(node.func) == "ToolCall" and ".join(" in ast.unparse(node)
+        if grows or appends or makes:
+            yield ast.unparse(node)
+
+
+def test_tool_calls_are_joined_in_one_place():
+    """Six types joined the pieces of a call, each with its own rule for ids and names."""
+    found = {path.as_posix() for path, tree in trees() if any(joins_of_calls(tree))}
+
+    assert {"src/holdfast/events.py"} == found
+
+
+def test_each_way_to_join_a_tool_call_is_found():
+    """A rule that finds nothing holds nothing."""
+    ways = ["call.name += piece.name", "self._arguments.append(piece)", "ToolCall(id, name, ''.join(pieces))"]
+
+    assert ways == [way for way in ways if list(joins_of_calls(ast.parse(way)))]

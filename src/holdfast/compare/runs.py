@@ -26,7 +26,7 @@ from ..errors import (
 from ..events import StoppedBy
 from ..history import Message, Session, branch, reasoning_of, text_of
 from ..ids import new_id
-from ..nodes.jobs import Job, Jobs
+from ..nodes.jobs import Jobs, JobWork
 from ..pricing import Prices
 from ..runs.admission import Places
 from ..runs.run import Run
@@ -69,7 +69,7 @@ class PaneRunInfo(NamedTuple):
     cost: float | None = None
 
 
-class Round(Job):
+class Round(JobWork):
     """The panes of a comparison that answer now."""
 
     look_every = 1.0

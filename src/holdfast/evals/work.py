@@ -8,13 +8,13 @@ from contextlib import aclosing
 
 from ..concurrency.watchers import Wake, Watchers
 from ..events import StoppedBy
-from ..nodes.jobs import Job
+from ..nodes.jobs import JobWork
 from ..runs.run import Run
 from ..store.documents import Stored
 from .model import UNANSWERED, Batch, BatchPrompt, Cell
 
 
-class BatchWork(Job):
+class BatchWork(JobWork):
     """The work on one batch: its open cells, its counts, and its watchers."""
 
     def __init__(

@@ -22,7 +22,7 @@ CLOSE_TIMEOUT = 1.0
 """Seconds for storing the last results when the server ends."""
 
 
-class Job:
+class JobWork:
     """The work of this node on one job."""
 
     look_every = 0.0
@@ -59,7 +59,7 @@ class Job:
 
 
 T = TypeVar("T")
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=JobWork)
 Found = TypeVar("Found")
 
 

@@ -24,7 +24,7 @@ from ..http_client.pool import Connections
 from ..http_client.request import head_of
 from ..http_client.route import Route, route_to
 from ..ids import new_id
-from ..nodes.jobs import Job, Jobs
+from ..nodes.jobs import Jobs, JobWork
 from ..runs.run import Run
 from ..store import RunRecord, Store
 from ..store.documents import Documents, Stored
@@ -108,7 +108,7 @@ class Delivery(msgspec.Struct, frozen=True):
     listener: str
 
 
-class DeliveryJob(Job):
+class DeliveryJob(JobWork):
     """The work on one delivery."""
 
     def __init__(self, webhooks: Webhooks, stored: Stored[Delivery]) -> None:

@@ -18,6 +18,7 @@ from ..events import (
     Failed,
     Interrupted,
     Notice,
+    OpenCall,
     Reasoning,
     RunStarted,
     Settled,
@@ -262,34 +263,24 @@ class _Calls:
         return [*unfinished, *unanswered]
 
 
-class _Call:
+class _Call(OpenCall):
     """An incomplete call."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.has_begun = False
-        self._name = ""
-        self._arguments: list[str] = []
+    has_begun = False
 
     def grow(self, event: ToolDelta) -> list[_Part]:
-        self.id = self.id or event.id
-        self._name += event.name
-        self._arguments.append(event.arguments)
+        self.add(event.arguments, event.name, event.id)
         if self.has_begun:
             return self._delta(event.arguments)
-        if not self.id or not self._name:
+        if not self.id or not self.name:
             return []
         self.has_begun = True
-        start: _Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self._name}
-        return [start, *self._delta("".join(self._arguments))]
+        start: _Part = {"type": "tool-input-start", "toolCallId": self.id, "toolName": self.name}
+        return [start, *self._delta(self.arguments)]
 
     def _delta(self, arguments: str) -> list[_Part]:
         return [{"type": "tool-input-delta", "toolCallId": self.id, "inputTextDelta": arguments}] if arguments else []
 
-    def whole(self) -> ToolCall:
-        return ToolCall(self.id, self._name, "".join(self._arguments))
-
     def give_up(self) -> _Part:
-        written = "".join(self._arguments)
-        part: _Part = {"type": "tool-input-error", "toolCallId": self.id, "toolName": self._name}
-        return {**part, "input": written, "errorText": NOT_FINISHED}
+        part: _Part = {"type": "tool-input-error", "toolCallId": self.id, "toolName": self.name}
+        return {**part, "input": self.arguments, "errorText": NOT_FINISHED}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..events import ToolCall, ToolDelta
+from ..events import OpenCall, ToolCall, ToolDelta
 
 
 class CallPiece(NamedTuple):
@@ -36,7 +36,7 @@ class ToolCalls:
         call = self._at(event)
         call.read(event.arguments)
         if not call.has_begun:
-            call.name += event.name
+            call.add("", event.name)
         if not event.arguments:
             return None
         begins, call.has_begun = not call.has_begun, True
@@ -63,14 +63,11 @@ def json_arguments(call: ToolCall) -> str:
     return msgspec.json.encode({"input": call.arguments}).decode() if call.kind == "custom" else call.arguments
 
 
-class _Call:
+class _Call(OpenCall):
     """One call. Its arguments are complete when its brackets are closed; each character is read once."""
 
-    __slots__ = ("_depth", "_in_string", "_is_escaped", "has_begun", "id", "is_closed", "is_whole", "name")
-
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.name = ""
+        super().__init__(id)
         self.has_begun = False
         self.is_whole = False
         self.is_closed = False

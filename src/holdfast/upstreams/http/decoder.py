@@ -24,6 +24,7 @@ from ...events import (
     CallKind,
     Finish,
     Notice,
+    OpenCall,
     Reasoning,
     Text,
     ToolCall,
@@ -36,7 +37,7 @@ from ...redaction import redact
 from ..decoding import MAX_EVENT, MAX_TEXT, Halves, error_message, loosely
 from ..sse import EventTooLarge, ServerSentEvent
 
-__all__ = ["DialectDecoder", "FrameReader", "OpenCall", "ResponseDecoder", "decoded"]
+__all__ = ["DialectDecoder", "FrameReader", "ResponseDecoder", "decoded"]
 
 T = TypeVar("T")
 
@@ -79,23 +80,6 @@ class FrameReader(Protocol):
     def finish(self) -> list[ServerSentEvent]:
         """Return the remaining frames at the end."""
         ...
-
-
-class OpenCall:
-    """A tool call that is still being received."""
-
-    __slots__ = ("arguments", "id", "kind", "name", "place")
-
-    def __init__(self, place: int, id: str, name: str, kind: CallKind) -> None:
-        self.place = place
-        self.id = id or new_id("call")
-        self.name = name
-        self.kind = kind
-        self.arguments: list[str] = []
-
-    def whole(self) -> ToolCall:
-        """Return the call with the arguments received so far."""
-        return ToolCall(self.id, self.name, "".join(self.arguments), kind=self.kind)
 
 
 class DialectDecoder:
@@ -247,7 +231,7 @@ class DialectDecoder:
         self, key: Hashable, id: str | None, name: str | None, events: list[Yielded], kind: CallKind = "function"
     ) -> OpenCall:
         """Begin a call. Its pieces are found by the key."""
-        call = self._calls[key] = OpenCall(self._call_count, id or "", name or "", kind)
+        call = self._calls[key] = OpenCall(id or new_id("call"), name or "", kind, self._call_count)
         self._call_count += 1
         self.spend(len(call.id) + len(call.name) + _COST_OF_A_FRAME)
         events.append(ToolDelta(call.place, call.id, call.name, kind=kind))
@@ -263,12 +247,12 @@ class DialectDecoder:
         if call is not None and piece:
             piece = self.joined((call.place, "input"), piece)
             self.spend(len(piece))
-            call.arguments.append(piece)
+            call.add(piece)
             events.append(ToolDelta(call.place, arguments=piece, kind=call.kind))
 
     def end_call(self, key: Hashable, given: str, events: list[Yielded]) -> None:
         """End a call; `given` are its arguments if no piece of them came."""
-        if key in self._calls and not self._calls[key].arguments:
+        if key in self._calls and self._calls[key].is_new:
             self.add_arguments(key, given, events)
         call = self._calls.pop(key, None)
         if call is None or self.finished:

@@ -339,7 +339,8 @@ class AnswerDecoder:
         name, arguments = call.read(piece)
         arguments = self._mended(answer, f"call {place}", arguments)
         self._room -= len(arguments) + len(name) + _COST_OF_A_CALL
-        id = call.add(name, arguments)
+        id = call.id if call.is_new else ""
+        call.add(arguments, name)
         if id or name or arguments:
             answer.has_begun = answer.has_content = True
             events.append(ToolDelta(place, id, name, arguments, answer.index, call.kind))

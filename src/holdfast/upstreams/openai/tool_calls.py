@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...events import ToolCall
+from ...events import OpenCall, ToolCall
 from ...ids import new_id
 from ..decoding import loosely
 from .chunks import CalledFunction, ChunkCall
@@ -43,21 +43,15 @@ class WrittenCalls:
         return place, self._calls[place]
 
     def whole(self, choice: int) -> list[ToolCall]:
-        return [ToolCall(call.id, call.name, "".join(call.arguments), choice, kind=call.kind) for call in self._calls]
+        return [call.whole(choice) for call in self._calls]
 
 
-class WrittenCall:
+class WrittenCall(OpenCall):
     """One tool call. A missing id is replaced by a new one, so that the result can name it."""
 
-    __slots__ = ("_id_emitted", "_upstream_id", "arguments", "id", "kind", "name")
-
     def __init__(self, first: ChunkCall) -> None:
-        self.id = first.id or new_id("call")
-        self.kind = first.kind
-        self.name = ""
-        self.arguments: list[str] = []
+        super().__init__(first.id or new_id("call"), kind=first.kind)
         self._upstream_id = first.id
-        self._id_emitted = False
 
     def is_another(self, piece: ChunkCall) -> bool:
         """Return whether a piece begins a new call: by its id, or without ids by its name if this one is complete."""
@@ -66,7 +60,7 @@ class WrittenCall:
         if self.kind == "function_call":
             return False
         has_name = piece.function is not None and bool(piece.function.name)
-        return has_name and loosely("".join(self.arguments).encode("utf-8", "replace")) is not None
+        return has_name and loosely(self.arguments.encode("utf-8", "replace")) is not None
 
     def read(self, piece: ChunkCall) -> tuple[str, str]:
         """Return the piece's part of the name and of the arguments. Some upstreams repeat the name in each piece."""
@@ -77,10 +71,3 @@ class WrittenCall:
         if isinstance(function.arguments, dict):
             return name, msgspec.json.encode(function.arguments).decode()
         return name, function.arguments or ""
-
-    def add(self, name: str, arguments: str) -> str:
-        """Add a piece; return the id the first time."""
-        self.name += name
-        self.arguments.append(arguments)
-        id, self._id_emitted = "" if self._id_emitted else self.id, True
-        return id

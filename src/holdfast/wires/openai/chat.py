@@ -10,12 +10,12 @@ import msgspec
 
 from ...events import (
     AnySettlement,
-    CallKind,
     Completed,
     ErrorInfo,
     Event,
     Failed,
     Interrupted,
+    OpenCall,
     ProviderData,
     Reasoning,
     RunStarted,
@@ -23,7 +23,6 @@ from ...events import (
     Settlement,
     Stopped,
     Text,
-    ToolCall,
     ToolDelta,
     Usage,
     openai_reason,
@@ -249,7 +248,7 @@ class _Choice:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, OpenCall] = {}
         self._logprobs: list[Any] = []
         self._own: dict[str, list[Any]] = {}
 
@@ -264,7 +263,8 @@ class _Choice:
             for name, values in event.data.items() if event.dialect == "openai" else ():
                 self._own.setdefault(name, []).extend(values)
         else:
-            self._calls.setdefault(event.index, _Call(event.kind)).add(event)
+            call = self._calls.setdefault(event.index, OpenCall(kind=event.kind))
+            call.add(event.arguments, event.name, event.id)
 
     def message(self) -> dict[str, Any]:
         text = "".join(self._text)
@@ -286,21 +286,3 @@ class _Choice:
 
     def logprobs(self) -> dict[str, Any] | None:
         return {"content": self._logprobs, "refusal": None} if self._logprobs else None
-
-
-class _Call:
-    """One call, as it is built."""
-
-    def __init__(self, kind: CallKind) -> None:
-        self._kind = kind
-        self._id = ""
-        self._name = ""
-        self._arguments: list[str] = []
-
-    def add(self, event: ToolDelta) -> None:
-        self._id = self._id or event.id
-        self._name += event.name
-        self._arguments.append(event.arguments)
-
-    def whole(self) -> ToolCall:
-        return ToolCall(self._id, self._name, "".join(self._arguments), kind=self._kind)

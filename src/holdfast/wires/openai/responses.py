@@ -14,6 +14,7 @@ from ...events import (
     Event,
     Failed,
     Interrupted,
+    OpenCall,
     ProviderData,
     Reasoning,
     Settled,
@@ -222,24 +223,20 @@ class _Call(_Item):
 
     def __init__(self, suffix: str, place: int, call_id: str, name: str, tool: KnownTool | None) -> None:
         super().__init__(suffix, place)
-        self.call_id = call_id or f"call_{suffix}_{place}"
-        self.name = tool.name if tool else name
+        self.call = OpenCall(call_id or f"call_{suffix}_{place}", tool.name if tool else name)
         self.namespace = {"namespace": tool.namespace} if tool and tool.namespace else {}
-        self.pieces: list[str] = []
 
     def body(self) -> dict[str, Any]:
-        called = {"call_id": self.call_id, "name": self.name, "arguments": "".join(self.pieces)}
+        called = {"call_id": self.call.id, "name": self.call.name, "arguments": self.call.arguments}
         return {**super().body(), **called, **self.namespace}
 
-    def write(self, arguments: str) -> list[ResponseEvent]:
-        if not arguments:
-            return []
-        self.pieces.append(arguments)
-        return [self._step("response.function_call_arguments.delta", delta=arguments)]
+    def write(self, arguments: str, name: str = "") -> list[ResponseEvent]:
+        self.call.add(arguments, name)
+        return [self._step("response.function_call_arguments.delta", delta=arguments)] if arguments else []
 
     def closing(self, status: str) -> list[ResponseEvent]:
-        arguments = "".join(self.pieces)
-        done = self._step("response.function_call_arguments.done", name=self.name, arguments=arguments)
+        written = {"name": self.call.name, "arguments": self.call.arguments}
+        done = self._step("response.function_call_arguments.done", **written)
         return [done, *super().closing(status)]
 
 
@@ -249,11 +246,11 @@ class _CustomCall(_Call):
     kind, prefix = "custom_tool_call", "ctc"
 
     def body(self) -> dict[str, Any]:
-        names = {"call_id": self.call_id, "name": self.name}
+        names = {"call_id": self.call.id, "name": self.call.name}
         return {"id": self.id, "type": self.kind, "status": self.status, **names, "input": self._input()}
 
-    def write(self, arguments: str) -> list[ResponseEvent]:
-        self.pieces.append(arguments)
+    def write(self, arguments: str, name: str = "") -> list[ResponseEvent]:
+        self.call.add(arguments, name)
         return []
 
     def closing(self, status: str) -> list[ResponseEvent]:
@@ -267,7 +264,7 @@ class _CustomCall(_Call):
 
     def _input(self) -> str:
         """Return the string, or all that the model wrote if there is none."""
-        written = "".join(self.pieces)
+        written = self.call.arguments
         try:
             decoded = msgspec.json.decode(written.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
@@ -362,17 +359,15 @@ class Output:
         return [] if written is None else written.closing(status)
 
     def _grow_call(self, piece: ToolDelta) -> list[ResponseEvent]:
-        steps: list[ResponseEvent] = []
         call = self._calls.get(piece.index)
         if call is None:
             call = self._calls[piece.index] = self._new_call(piece.id, piece.name)
             steps = [*self._close_open(), *self._add(call)]
-        else:
-            call.name += piece.name
-        return [*steps, *call.write(piece.arguments)]
+            return [*steps, *call.write(piece.arguments)]
+        return call.write(piece.arguments, piece.name)
 
     def _complete_call(self, event: ToolCall) -> list[ResponseEvent]:
-        index = next((index for index, call in self._calls.items() if call.call_id == event.id), None)
+        index = next((index for index, call in self._calls.items() if call.call.id == event.id), None)
         if index is not None:
             return self._calls.pop(index).closing("completed")
         call = self._new_call(event.id, event.name)

@@ -15,7 +15,7 @@ from ....engine.engine import Engine
 from ....errors import NotFound, RunNotFound
 from ....evals.runner import BatchRunner
 from ....ids import new_id
-from ....nodes.jobs import Job, Jobs
+from ....nodes.jobs import Jobs, JobWork
 from ....store import RunRecord, Store
 from ....store.documents import Documents, Stored
 from ....wires import native
@@ -48,7 +48,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     done_at: float | None = None
 
 
-class ErasureJob(Job):
+class ErasureJob(JobWork):
     """The work on one erasure."""
 
     def __init__(self, erasing: Erasing, stored: Stored[Erasure]) -> None:
