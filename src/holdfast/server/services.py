@@ -33,9 +33,9 @@ from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
 from .metrics.observers import Observers
-from .rate_limit import StartRate
 from .sharing.shares import Shares
 from .sources.agents import AgentSources
+from .starting.rate_limit import StartRate
 from .store_check import StoreCheck
 from .webhooks import Webhooks
 

@@ -6,10 +6,10 @@ import itertools
 import time
 from collections.abc import Callable
 
-from ..engine.engine import Engine
-from ..errors import HoldfastError
-from ..store import Idempotency, Store
-from ..store.semantics import starts_left
+from ...engine.engine import Engine
+from ...errors import HoldfastError
+from ...store import Idempotency, Store
+from ...store.semantics import starts_left
 
 _MINUTE = 60.0
 
