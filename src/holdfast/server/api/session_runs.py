@@ -18,7 +18,7 @@ from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
 from ...store import HEAD, RunRecord
-from ..caller import AskedModel, access_of, author_of, model_of, own_session, owner_of
+from ..caller import access_of, author_of, model_of, own_session, owner_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..request import decode, idempotency, read_body, wants_events
@@ -26,6 +26,7 @@ from ..routing import Endpoint
 from ..run_json import run_headers, run_json
 from ..services import Parts
 from ..sources.agents import STREAM
+from ..starting.starting import AskedModel
 from .runs import events_of, steer
 from .session_input import MessageContent, user_message
 

@@ -69,6 +69,11 @@ class Budgets:
 
         return await self._tasks.run(start(), if_left=lambda: self._leave(started))
 
+    async def open(self, record: RunRecord) -> None:
+        """Open the charge of a run that is about to start, if its payer has something left."""
+        record = replace(record, created_at=self._engine.now(), node_id=self._engine.node_id)
+        await self._open(charge_at_start(record), () if record.kind == "pane" else (record.model,))
+
     async def _opened(self, record: RunRecord, input: Sequence[Message], **how: Any) -> Run:
         """Start a run whose charge is open, in a task of our own: the charge ends with the run, or is dropped."""
         run: Run | None = None
@@ -76,14 +81,15 @@ class Budgets:
             run = await self._engine.submit(record, input, **how)
         finally:
             if run is None or run.id != record.id:
-                await self._drop(record.id)
+                await self.drop(record.id)
         return run
 
-    async def _drop(self, id: str) -> None:
+    async def drop(self, run_id: str) -> None:
+        """Drop the charge of a run that did not start."""
         try:
-            await self._store.drop_charge(id)
+            await self._store.drop_charge(run_id)
         except HoldfastError as error:  # the run has an error of its own, which the caller gets
-            logger.warning("the charge of run %s, which did not start, stays until this node ends: %s", id, error)
+            logger.warning("the charge of run %s, which did not start, stays until this node ends: %s", run_id, error)
 
     def _leave(self, started: Sequence[Run]) -> None:
         """Stop a run that was started for a caller who has left, unless it outlives its caller."""

@@ -21,12 +21,13 @@ from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
-from ..caller import AskedModel, model_of, own_run, owner_of
+from ..caller import model_of, own_run, owner_of
 from ..errors import error_answer
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from ..sources.agents import SESSION_NAME, STREAM
+from ..starting.starting import AskedModel
 from . import conversations
 from .run_responses import (
     WholeAnswer,
