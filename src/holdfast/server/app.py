@@ -227,7 +227,7 @@ def _parts(
         payer_of=budgets.payer,
     )
     panes = PaneSources(chats, observers.enter, spending.metered_pane)
-    rounds = Rounds(engine, store, panes, prices, budgets.submit)
+    rounds = Rounds(engine, store, panes, prices, starting.start)
     parts = Parts(
         settings, store, configured, engine, rounds, agents, keys, environ, observers, people, budgets, models, starting
     )

@@ -95,7 +95,7 @@ class Parts:
         self.prices = prices_of(settings)
         self.currency = settings.currency
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take, self.prices, budgets.submit)
+        self.batches = BatchRunner(store, engine, starting.start, self.prices)
 
     @cached_property
     def audit(self) -> Audit:
