@@ -69,7 +69,7 @@ class Parts:
         self.rounds = rounds
         self.agents = agents
         self.keys, self.people, self.budgets = keys, people, budgets
-        self.models, self.starting, self.starts = models, starting, starting.room.rate
+        self.models, self.starting = models, starting
         self.shares, self.oidc = Shares(store, people.callers.is_disabled), oidc_of(settings, environ)
         self.first_admin = ""
         """The code for the first admin, while the server waits for one and refuses all other requests."""

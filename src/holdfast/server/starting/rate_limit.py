@@ -10,7 +10,7 @@ from contextlib import suppress
 from ...concurrency.tasks import OwnedTasks
 from ...engine.engine import Engine
 from ...errors import HoldfastError, StoreUnavailable
-from ...store import Idempotency, Store
+from ...store import Store
 from ...store.semantics import starts_left
 
 _MINUTE = 60.0
@@ -50,10 +50,8 @@ class StartRate:
         """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
-    async def take(self, owner: str, starts: int = 1, *, key: Idempotency | None = None) -> None:
-        """Take one token or more, or refuse, with the time until there are enough. A repeated key takes none."""
-        if key is not None and self.per_minute and await self._engine.repeated(key) is not None:
-            return
+    async def take(self, owner: str, starts: int = 1) -> None:
+        """Take one token or more, or refuse, with the time until there are enough."""
         if self.per_minute and (wait := await self._taken(owner, starts)):
             raise TooManyStarts(self.per_minute, wait)
 

@@ -31,12 +31,12 @@ class Room:
 
     def __init__(self, engine: Engine, rate: StartRate, ledger: Ledger) -> None:
         self._engine = engine
-        self.rate = rate
+        self._rate = rate
         self._ledger = ledger
 
     def is_free(self, payer: Payer) -> bool:
         """Return whether a run of this payer needs nothing but a place."""
-        return not payer.limited and not self.rate.per_minute
+        return not payer.limited and not self._rate.per_minute
 
     async def reserve(self, record: RunRecord, *, is_counted: bool) -> AsyncExitStack:
         """Reserve what a run needs. It is given back when the returned stack is closed, unless that was emptied.
@@ -73,5 +73,5 @@ class Room:
         return charge
 
     async def _take(self, taken: AsyncExitStack, owner: str, starts: int) -> None:
-        await self.rate.take(owner, starts)
-        taken.push_async_callback(self.rate.give_back, owner, starts)
+        await self._rate.take(owner, starts)
+        taken.push_async_callback(self._rate.give_back, owner, starts)
