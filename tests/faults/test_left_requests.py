@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.access import Budget
 from holdfast.asgi.client import CONNECTION
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import SessionBusy, StoreUnavailable
 from holdfast.pricing import NO_PRICES
 from holdfast.server.accounts.keys import Keys
 from holdfast.server.accounts.owners import Owners
@@ -158,11 +158,15 @@ class SlowStarts(MemoryStore):
         return await super().create_run(record, **how)
 
 
+LIMITS = {"budget": {"budget": Budget(requests_per_minute=1)}, "rate": {"starts_per_minute": 1}}
+
+
 @requirement("budget.limits")
-async def test_a_run_that_starts_after_its_client_has_left_still_takes_its_place():
+@pytest.mark.parametrize("limit", LIMITS)
+async def test_a_run_that_starts_after_its_client_has_left_still_takes_its_place(limit):
     """It costs money like any other: its charge must not be dropped with the request."""
     store, body = SlowStarts(), b'{"model": "scripted/hang", "input": "Hi", "background": true}'
-    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), budget=Budget(runs_at_once=1))
+    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), **LIMITS[limit])
     app = create_app(settings, store, NO_HOME)
     async with app.router.lifespan_context(app):
         parts = app.state.parts
@@ -180,3 +184,38 @@ async def test_a_run_that_starts_after_its_client_has_left_still_takes_its_place
 
     assert asking.cancelled()
     assert status == 429
+
+
+class RefusedStart(SlowStarts):
+    """A store that refuses the first run, after a time."""
+
+    async def create_run(self, record, **how):
+        if self.go_on.is_set():
+            return await super().create_run(record, **how)
+        self.asked.set()
+        await self.go_on.wait()
+        raise SessionBusy("another")
+
+
+@requirement("budget.limits")
+@pytest.mark.parametrize("limit", LIMITS)
+async def test_a_start_that_is_refused_after_its_client_has_left_gives_back_what_it_had_taken(limit):
+    """Nobody waits for it any more, and its owner may start another one."""
+    store, body = RefusedStart(), b'{"model": "scripted/echo", "input": "Hi", "background": true}'
+    settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), **LIMITS[limit])
+    app = create_app(settings, store, NO_HOME)
+    async with app.router.lifespan_context(app):
+        asking = asyncio.create_task(_ask(app, path="/v1/responses", body=body))
+        await asyncio.wait_for(store.asked.wait(), SOON)
+        taken = await _ask(app, path="/v1/chat/completions", body=CHAT)
+        asking.cancel()
+        await asyncio.wait({asking})
+        store.go_on.set()
+        async with asyncio.timeout(SOON):
+            while (status := await _ask(app, path="/v1/chat/completions", body=CHAT)) == 429:
+                pass  # each request brings the end of the first one on
+        again = await _ask(app, path="/v1/chat/completions", body=CHAT)
+
+    assert asking.cancelled()
+    assert (taken, status) == (429, 200)
+    assert again == 429  # it was given back once, and is used

@@ -276,6 +276,13 @@ def test_there_are_no_cycles():
     TopologicalSorter(graph).prepare()
 
 
+def test_the_door_is_in_no_cycle_of_folders():
+    """It is given what it needs of the server, so that every part of the server may start runs."""
+    above = [str(found) for found in imports() if found.importer.startswith("server.starting") and found.ours]
+
+    assert [] == [line for line in above if "imports server" in line and "imports server.starting" not in line]
+
+
 def test_no_import_of_ours_hides_inside_a_function():
     """A hidden import is a cycle that nobody wanted to see."""
     hidden = [str(found) for found in imports() if found.ours and found.inside_function and not may_be_late(found)]

@@ -14,7 +14,7 @@ from holdfast.history import Message, Session
 from holdfast.ids import new_id
 from holdfast.nodes import intents
 from holdfast.runs.run import Limits, Run
-from holdfast.server.rate_limit import StartRate, TooManyStarts
+from holdfast.server.starting.rate_limit import StartRate, TooManyStarts
 from holdfast.store import Idempotency, IfBusy, RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement

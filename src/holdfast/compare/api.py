@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp
 
 from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
-from ..errors import HoldfastError, ModelNotFound
+from ..errors import ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import ModelName, new_id
 from ..runs.admission import Places
@@ -155,9 +156,8 @@ async def _begin(
         key=key_id,
         payer=parts.budgets.payer(request),
     )
-    await parts.budgets.require(comparison.payer, models)
     comparison = noted_if_blind(comparison)
-    with await _take_starts(parts, comparison, len(models)) as places:
+    async with _reserve(parts, comparison, models) as places:
         async with parts.rounds.held(comparison.id):
             if key is not None:
                 await parts.rounds.keep_key(key, comparison)
@@ -189,15 +189,10 @@ def _pane(number: int, model: ModelName) -> Pane:
     return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
 
 
-async def _take_starts(parts: Parts, comparison: Comparison, runs: int) -> Places:
-    """Reserve the places of all panes, or refuse: either all start or none."""
-    places = await parts.engine.reserve(comparison.owner, runs if comparison.order == "parallel" else 1)
-    try:
-        await parts.starts.take(comparison.owner, runs)
-    except HoldfastError:
-        with places:
-            raise
-    return places
+def _reserve(parts: Parts, comparison: Comparison, models: Sequence[ModelName]) -> AbstractAsyncContextManager[Places]:
+    """Reserve what all panes need, or refuse: either all start or none."""
+    at_once = len(models) if comparison.order == "parallel" else 1
+    return parts.starting.room.reserve_all(comparison.payer, models, at_once=at_once)
 
 
 async def next_turn(parts: Parts, request: Request) -> ASGIApp:
@@ -242,8 +237,7 @@ async def _next_round(
         then = change(await parts.rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
         asked_panes = [then.panes[number] for number in panes]
         _require_models(request, asked_panes)
-        await parts.budgets.require(payer, [pane.model for pane in asked_panes])
-        with await _take_starts(parts, kept, len(panes)) as places:
+        async with _reserve(parts, replace(kept, payer=payer), [pane.model for pane in asked_panes]) as places:
             async with parts.rounds.held(kept.id):
                 after = await parts.rounds.change(kept.id, kept.owner, lambda now: replace(change(now), payer=payer))
                 going_on = parts.rounds.begin(after, panes, places.handed_over())

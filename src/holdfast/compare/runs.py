@@ -212,7 +212,8 @@ class Round(JobWork):
         )
         self._places.give_back()  # the start takes the place again at once
         source = rounds.sources.of(record, report)
-        run = await rounds.submit(record, input, source=source, parent=parent, deadline=kept.timeout)
+        how = {"source": source, "parent": parent, "deadline": kept.timeout}
+        run = await rounds.start(record, input, is_counted=True, **how)
         run.take_hold()  # attached to the client of the round, not to other readers
         self.runs[pane.pane] = run
         running = PaneAnswer(run_id=run_id, status="running")
@@ -287,11 +288,11 @@ class Rounds:
         store: Store,
         sources: PaneSources,
         prices: Prices,
-        submit: Callable[..., Awaitable[Run]] | None = None,
+        start: Callable[..., Awaitable[Run]],
     ) -> None:
-        """`submit` starts a run as the engine does, within the budgets of its payer."""
+        """`start` starts a run as the engine does, within the limits of its owner and its payer."""
         self.engine = engine
-        self.submit = submit or engine.submit
+        self.start = start
         self.store = store
         self.sources = sources
         self.prices = prices

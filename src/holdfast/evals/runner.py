@@ -85,11 +85,10 @@ class BatchRunner:
         self,
         store: Store,
         engine: Engine,
-        admit: Callable[[str], Awaitable[None]],
+        start: Callable[..., Awaitable[Run]],
         prices: Prices = NO_PRICES,
-        submit: Callable[..., Awaitable[Run]] | None = None,
     ) -> None:
-        """`submit` starts a run as the engine does, within the budgets of its payer."""
+        """`start` starts a run as the engine does, within the limits of its owner and its payer."""
         self.documents = Documents(store, KIND, Batch, now=engine.now)
         self._store = store
         self._engine = engine
@@ -98,8 +97,7 @@ class BatchRunner:
             KIND, self.documents, engine.holds, is_open=_is_open, resume=self._resume
         )
         self._retry = self.jobs.retry
-        self._admit = admit
-        self._submit = submit or engine.submit
+        self._start = start
         self._prices = prices
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
@@ -408,8 +406,7 @@ class BatchRunner:
                 payer=work.batch.payer,
             )
             try:
-                await self._admit(work.owner)
-                return await self._submit(record, keep=False, deadline=work.batch.timeout)
+                return await self._start(record, keep=False, deadline=work.batch.timeout)
             except HoldfastError as error:
                 if error.status != 429:
                     raise

@@ -81,6 +81,10 @@ from .sharing import links
 from .sources.agent_factory import agent_users_of, agents_of
 from .sources.agents import AgentSources
 from .sources.chat import ChatSources
+from .sources.models import AllowedModels
+from .starting.rate_limit import StartRate
+from .starting.room import Room
+from .starting.starting import Starting
 
 logger = logging.getLogger(__name__)
 
@@ -205,12 +209,25 @@ def _parts(
     require = spending.require_model
     chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, require)
     users = agent_users_of(settings, publish, owners.access)
-    agent_sources = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
-    engine = agent_sources.engine = _engine(store, settings, chats, agent_sources, spending, observers, clock)
+    agents = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
+    engine = agents.engine = _engine(store, settings, chats, agents, spending, observers, clock)
     budgets = Budgets(store, engine, owners, spending)
+    models = AllowedModels(configured, agents)
+    room = Room(engine, StartRate(settings.starts_per_minute, engine, store), budgets)
+    starting = Starting(
+        store,
+        engine,
+        room,
+        find_model=models.find,
+        check_agent=agents.check,
+        kind_of=agents.kind_of,
+        payer_of=budgets.payer,
+    )
     panes = PaneSources(chats, observers.enter, spending.metered_pane)
-    rounds = Rounds(engine, store, panes, prices, budgets.submit)
-    parts = Parts(settings, store, configured, engine, rounds, agent_sources, keys, environ, observers, people, budgets)
+    rounds = Rounds(engine, store, panes, prices, starting.start)
+    parts = Parts(
+        settings, store, configured, engine, rounds, agents, keys, environ, observers, people, budgets, models, starting
+    )
     keys.on_end = EndedKeys(engine, parts.batches, parts.tasks).stop
     return parts
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from starlette.requests import Request
 
 from ..access import ACCESS, RULE, Access
 from ..errors import RunNotFound, SessionNotFound
 from ..history import Session
-from ..ids import ModelName
 from ..runs.run import Run
-from ..upstreams import FoundModel, Providers
-from .config.settings import AGENT
+from ..upstreams import Providers
 from .services import Parts
+from .starting.starting import AskedModel
 
 
 def owner_of(request: Request) -> str:
@@ -56,40 +53,9 @@ def providers_of(parts: Parts, request: Request) -> Providers:
     return parts.agents.providers_for(access_of(request))
 
 
-async def default_model(parts: Parts, request: Request) -> str | None:
-    """Return the default model of the caller; None if there is no model."""
-    return await parts.default_model.name(providers_of(parts, request), await set_default(parts, request))
-
-
-class AskedModel(NamedTuple):
-    """The model of a request."""
-
-    found: FoundModel
-    asked: str
-    """What the answer repeats: the client's own word for it. Empty for the default, and for an agent."""
-
-    @property
-    def name(self) -> ModelName:
-        """The full name."""
-        return self.found.name
-
-
 async def model_of(parts: Parts, request: Request, named: str | None) -> AskedModel:
-    """Return the model of a run: the one that is named, or the default.
-
-    The answer repeats what the client wrote, but the full name of an agent and of the default.
-    """
-    providers = providers_of(parts, request)
-    if not named:
-        return AskedModel(await parts.default_model.use(providers, await set_default(parts, request)), "")
-    found = await providers.find(named)
-    return AskedModel(found, "" if found.provider.name == AGENT else named)
-
-
-async def set_default(parts: Parts, request: Request) -> str:
-    """Return the default model of the settings; empty if there is none, or if the caller may not use it."""
-    named = parts.configured.default_model
-    return named if named and await parts.agents.may_default(named, access_of(request)) else ""
+    """Return the model that is named, or the default, for a request that starts no run."""
+    return await parts.models.find(access_of(request), named)
 
 
 async def own_session(parts: Parts, request: Request, session_id: str | None = None) -> Session:

@@ -27,15 +27,15 @@ from .accounts.people.people import People
 from .audit.audit import Audit
 from .audit.refused_keys import RefusedKeys
 from .budgets.budgets import Budgets
-from .config.default_model import DefaultModel
 from .config.live_settings import Configured
 from .config.reload import CannotReload, Reloaded, Reloading
 from .config.settings import Settings
 from .http.offload import Offload
 from .metrics.observers import Observers
-from .rate_limit import StartRate
 from .sharing.shares import Shares
 from .sources.agents import AgentSources
+from .sources.models import AllowedModels
+from .starting.starting import Starting
 from .store_check import StoreCheck
 from .webhooks import Webhooks
 
@@ -59,15 +59,17 @@ class Parts:
         observers: Observers,
         people: People,
         budgets: Budgets,
+        models: AllowedModels,
+        starting: Starting,
     ) -> None:
         self.settings = settings
         self.store = store
         self.configured = configured
-        self.default_model = DefaultModel(configured)
         self.engine = engine
         self.rounds = rounds
         self.agents = agents
         self.keys, self.people, self.budgets = keys, people, budgets
+        self.models, self.starting = models, starting
         self.shares, self.oidc = Shares(store, people.callers.is_disabled), oidc_of(settings, environ)
         self.first_admin = ""
         """The code for the first admin, while the server waits for one and refuses all other requests."""
@@ -92,9 +94,8 @@ class Parts:
         """Held while a large request body is checked and decoded."""
         self.prices = prices_of(settings)
         self.currency = settings.currency
-        self.starts = StartRate(settings.starts_per_minute, engine, store)
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, self.starts.take, self.prices, budgets.submit)
+        self.batches = BatchRunner(store, engine, starting.start, self.prices)
 
     @cached_property
     def audit(self) -> Audit:

@@ -65,7 +65,7 @@ class NodeStore(Protocol):
         """Take starts from the owner's bucket, which all nodes share, and return 0.0.
 
         A bucket holds `per_minute` starts, and fills evenly over a minute of the store's clock. If it has too few, none
-        is taken, and the seconds until there are enough are returned.
+        is taken, and the seconds until there are enough are returned. A negative number gives starts back.
         """
         ...
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from ...access import LOCAL, ME, READ
 from ...ids import new_id
 from ...upstreams import ProviderState
-from ..caller import access_of, default_model, providers_of
+from ..caller import access_of, providers_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..routing import Endpoint
@@ -20,7 +20,8 @@ from ..services import Parts
 
 async def openai_models(parts: Parts, request: Request) -> ASGIApp:
     """List the models in OpenAI's shape, or in Anthropic's for its clients."""
-    listed = _listed(await providers_of(parts, request).states(), await default_model(parts, request), _is_all(request))
+    default = await parts.models.default(access_of(request))
+    listed = _listed(await providers_of(parts, request).states(), default, _is_all(request))
     if "anthropic-version" in request.headers:
         return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
     data = [_openai(model.id, demo=model.demo) for model in listed]
@@ -82,7 +83,7 @@ def _anthropic(model: Listed) -> dict[str, object]:
 async def get_models(parts: Parts, request: Request) -> ASGIApp:
     """List the models, the default model, the state of the providers, and the currency of the prices."""
     states = await providers_of(parts, request).states()
-    default = await default_model(parts, request)
+    default = await parts.models.default(access_of(request))
     listed = _listed(states, default, _is_all(request))
     return Json({"models": listed, "default": default, "providers": states, "currency": parts.currency})
 

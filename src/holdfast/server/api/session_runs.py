@@ -18,7 +18,7 @@ from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
 from ...store import HEAD, RunRecord
-from ..caller import AskedModel, access_of, author_of, model_of, own_session, owner_of
+from ..caller import author_of, own_session, owner_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..request import decode, idempotency, read_body, wants_events
@@ -26,6 +26,7 @@ from ..routing import Endpoint
 from ..run_json import run_headers, run_json
 from ..services import Parts
 from ..sources.agents import STREAM
+from ..starting.starting import AllowedStart
 from .runs import events_of, steer
 from .session_input import MessageContent, user_message
 
@@ -85,48 +86,47 @@ class _Ask(Generic[RunBody]):
     body: bytes
     decoded: RunBody
 
-    async def model(self) -> AskedModel:
-        """Return the model that answers."""
-        return await model_of(self.parts, self.request, self.decoded.model or self.session.model)
+    async def allowed(self) -> Run | AllowedStart:
+        """Return the run that the same request has started before, or the start of a new one."""
+        key = idempotency(self.request, self.body)
+        return await self.parts.starting.allow(self.request, self.decoded.model or self.session.model, key)
 
-    async def submit(
-        self, input: list[Message], *, parent: str | None = HEAD, continues: Message | None = None, notice: str = ""
+    async def start(
+        self,
+        allowed: AllowedStart,
+        input: list[Message],
+        *,
+        parent: str | None = HEAD,
+        continues: Message | None = None,
+        notice: str = "",
     ) -> Run:
         """Start the run, or queue it."""
         _check_busy(self.decoded, parent)
-        key = idempotency(self.request, self.body)
-        await self.parts.starts.take(owner_of(self.request), key=key)
-        record = self._record(await self.model(), continues, notice)
+        record = self._record(allowed, continues, notice)
         _check_agent(record, owner_of(self.request))
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
         is_fixed = continues is not None or (parent != HEAD and self.decoded.if_busy == "reject")
-        await self.parts.agents.check(record)
-        return await self.parts.budgets.submit(
+        return await allowed.start(
             record,
             [_signed(message, author_of(self.request)) for message in input],
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
             if_busy="reject" if self.decoded.if_busy == "steer" else self.decoded.if_busy,
-            idempotency=key,
         )
 
-    def _record(self, model: AskedModel, continues: Message | None, notice: str) -> RunRecord:
-        parts, session, decoded = self.parts, self.session, self.decoded
-        return RunRecord(
-            id=new_id("run"),
+    def _record(self, allowed: AllowedStart, continues: Message | None, notice: str) -> RunRecord:
+        session, decoded = self.session, self.decoded
+        return allowed.record(
             owner=session.owner,
             session_id=session.id,
             message_id=continues.id if continues else new_id("msg"),
-            model=model.name,
-            asked=model.asked,
-            kind=parts.agents.kind_of(model.name, decoded.kind),
+            kind=decoded.kind,
             lifetime=decoded.lifetime,
-            payer=parts.budgets.payer(self.request),
             request={
                 "params": {**session.params, **decoded.params},
                 STREAM: wants_events(self.request),
                 **({"notice": notice} if notice else {}),
-                **parts.agents.default_for(access_of(self.request), decoded.kind, model.name),
+                **self.parts.agents.default_for(allowed.caller, decoded.kind, allowed.model.name),
             },
         )
 
@@ -173,9 +173,12 @@ async def start_run(parts: Parts, request: Request) -> ASGIApp:
     """Send a message and start the run that answers it."""
     ask = await _read(parts, request, NewRun)
     message = user_message(ask.decoded.input)
+    allowed = await ask.allowed()
+    if isinstance(allowed, Run):
+        return ask.response(allowed)
     if ask.decoded.if_busy == "steer" and (active := await _active(parts, ask.session)):
         return await _steered(parts, request, active, ask.decoded.input)
-    return ask.response(await ask.submit([message]))
+    return ask.response(await ask.start(allowed, [message]))
 
 
 async def _active(parts: Parts, session: Session) -> Run | None:
@@ -198,11 +201,11 @@ async def regenerate(parts: Parts, request: Request) -> ASGIApp:
     return await _about_message(await _read(parts, request, Regenerate), _regenerate)
 
 
-async def _regenerate(ask: _Ask[Regenerate], message: Message) -> Run:
+async def _regenerate(ask: _Ask[Regenerate], allowed: AllowedStart, message: Message) -> Run:
     parent = message.parent_id if message.role == "assistant" else message.id
     if parent is None:
         raise BadRequest("There is no message before this one to answer again.", param="message_id")
-    return await ask.submit([], parent=parent)
+    return await ask.start(allowed, [], parent=parent)
 
 
 async def edit(parts: Parts, request: Request) -> ASGIApp:
@@ -210,10 +213,10 @@ async def edit(parts: Parts, request: Request) -> ASGIApp:
     return await _about_message(await _read(parts, request, Edit), _edit)
 
 
-async def _edit(ask: _Ask[Edit], message: Message) -> Run:
+async def _edit(ask: _Ask[Edit], allowed: AllowedStart, message: Message) -> Run:
     if message.role != "user":
         raise BadRequest("Only a user's message can be edited.", param="message_id")
-    return await ask.submit([user_message(ask.decoded.input)], parent=message.parent_id)
+    return await ask.start(allowed, [user_message(ask.decoded.input)], parent=message.parent_id)
 
 
 async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
@@ -221,15 +224,15 @@ async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
     return await _about_message(await _read(parts, request, Regenerate), _continue)
 
 
-async def _continue(ask: _Ask[Regenerate], message: Message) -> Run:
+async def _continue(ask: _Ask[Regenerate], allowed: AllowedStart, message: Message) -> Run:
     _check_can_continue(ask.session, message)
-    model = await ask.model()
+    model = allowed.model
     if message.steps or ask.decoded.kind == "agent":
         agent = replace(ask, decoded=msgspec.structs.replace(ask.decoded, kind="agent"))
-        return await agent.submit([_automatic(GO_ON_WORKING)], notice=NEXT_TURN)
+        return await agent.start(allowed, [_automatic(GO_ON_WORKING)], notice=NEXT_TURN)
     if model.found.provider.prefills and message.model == model.name:  # a message has one author
-        return await ask.submit([], continues=message)
-    return await ask.submit([_automatic(GO_ON)], notice=NEW_TURN)
+        return await ask.start(allowed, [], continues=message)
+    return await ask.start(allowed, [_automatic(GO_ON)], notice=NEW_TURN)
 
 
 GO_ON_WORKING = "Continue the task from where you are. Do not repeat what you have done."
@@ -249,12 +252,13 @@ def _check_can_continue(session: Session, message: Message) -> None:
         raise Conflict("This message is not a cut-off answer: there is nothing to continue.")
 
 
-async def _about_message(ask: _Ask[RunBody], begin: Callable[[_Ask[RunBody], Message], Awaitable[Run]]) -> ASGIApp:
+async def _about_message(
+    ask: _Ask[RunBody], begin: Callable[[_Ask[RunBody], AllowedStart, Message], Awaitable[Run]]
+) -> ASGIApp:
     """Start a run for a message of the branch. A repeated request returns the run of the first one."""
-    try:
-        return ask.response(await begin(ask, await _on_branch(ask)))
-    except StaleView as stale:
-        return ask.response(await _repeated(ask, stale))
+    allowed = await ask.allowed()
+    run = allowed if isinstance(allowed, Run) else await begin(ask, allowed, await _on_branch(ask))
+    return ask.response(run)
 
 
 async def _on_branch(ask: _Ask[RunBody]) -> Message:
@@ -270,15 +274,6 @@ async def _on_branch(ask: _Ask[RunBody]) -> Message:
     if any(message.id == decoded.message_id for message in messages):
         raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
     raise MessageNotFound(decoded.message_id)
-
-
-async def _repeated(ask: _Ask[RunBody], stale: StaleView) -> Run:
-    """Return the run that the same request has started before: it made the caller's view stale."""
-    key = idempotency(ask.request, ask.body)
-    known = await ask.parts.store.find_repeated(key) if key is not None else None
-    if known is None:
-        raise stale
-    return await ask.parts.engine.open(known.id)
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}

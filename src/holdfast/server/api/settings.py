@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from ...access import ADMIN, READ
 from ..audit.audit import note_of
-from ..caller import is_admin, set_default
+from ..caller import access_of, is_admin
 from ..config.live_settings import Change, ProviderChange
 from ..errors import Json
 from ..request import decode, read_body
@@ -49,7 +49,7 @@ def _changed(change: Change) -> list[str]:
 async def _shown(parts: Parts, request: Request) -> dict[str, Any]:
     """Return the settings as JSON, without a default model that this caller may not use."""
     shown = parts.configured.shown(to_admin=is_admin(request))
-    return {**shown, "default_model": await set_default(parts, request) or None}
+    return {**shown, "default_model": await parts.models.set_default(access_of(request)) or None}
 
 
 ENDPOINTS = [

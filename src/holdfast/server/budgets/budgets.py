@@ -1,4 +1,4 @@
-"""The start of runs within budgets: who pays, whether anything is left, and what the response tells of it."""
+"""Budgets: who pays for a run, whether anything is left, and what the response tells of it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from ...access import ACCESS, NO_BUDGET, Access, Budgeted
-from ...concurrency.tasks import OwnedTasks
 from ...engine.engine import Engine
 from ...errors import HoldfastError
 from ...events import Usage
-from ...history import Message
 from ...ids import ModelName, new_id
-from ...runs.run import Run
-from ...store import Cap, Charge, Draw, DrawResult, Idempotency, Payer, RunRecord, Store
+from ...store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
 from ..accounts.owners import Owners
 from .added_headers import EXTRA_HEADERS
 from .caps import StorageFull, budget_refusal, budgets_of, caps_of, headers_of
@@ -32,13 +29,12 @@ _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
 
 
 class Budgets:
-    """Starts runs for those who have something left. For those without limits it adds nothing to a start."""
+    """The budgets of payers. For those without limits they add nothing to a start."""
 
     def __init__(self, store: Store, engine: Engine, owners: Owners, spending: Spending) -> None:
         self.spending = spending
         self._is_for_all = spending.default != NO_BUDGET
         self._store = store
-        self._tasks = OwnedTasks("the start of runs within budgets")
         self._engine = engine
         self._owners = owners
 
@@ -51,44 +47,17 @@ class Budgets:
         key = access.credential if access.via == "key" else ""
         return Payer(access.owner, key, access.groups, limited)
 
-    async def submit(
-        self, record: RunRecord, input: Sequence[Message] = (), *, idempotency: Idempotency | None = None, **how: Any
-    ) -> Run:
-        """Start a run, as the engine does, if its payer has something left."""
-        if not record.payer.limited:
-            return await self._engine.submit(record, input, idempotency=idempotency, **how)
-        if idempotency is not None and (known := await self._engine.repeated(idempotency)) is not None:
-            return known
+    async def open(self, record: RunRecord) -> None:
+        """Open the charge of a run that is about to start, if its payer has something left."""
         record = replace(record, created_at=self._engine.now(), node_id=self._engine.node_id)
-        started: list[Run] = []
+        await self._open(charge_at_start(record), () if record.kind == "pane" else (record.model,))
 
-        async def start() -> Run:
-            await self._open(charge_at_start(record), () if record.kind == "pane" else (record.model,))
-            started.append(await self._opened(record, input, idempotency=idempotency, **how))
-            return started[0]
-
-        return await self._tasks.run(start(), if_left=lambda: self._leave(started))
-
-    async def _opened(self, record: RunRecord, input: Sequence[Message], **how: Any) -> Run:
-        """Start a run whose charge is open, in a task of our own: the charge ends with the run, or is dropped."""
-        run: Run | None = None
+    async def drop(self, run_id: str) -> None:
+        """Drop the charge of a run that did not start."""
         try:
-            run = await self._engine.submit(record, input, **how)
-        finally:
-            if run is None or run.id != record.id:
-                await self._drop(record.id)
-        return run
-
-    async def _drop(self, id: str) -> None:
-        try:
-            await self._store.drop_charge(id)
+            await self._store.drop_charge(run_id)
         except HoldfastError as error:  # the run has an error of its own, which the caller gets
-            logger.warning("the charge of run %s, which did not start, stays until this node ends: %s", id, error)
-
-    def _leave(self, started: Sequence[Run]) -> None:
-        """Stop a run that was started for a caller who has left, unless it outlives its caller."""
-        for run in started:
-            self._engine.stop_unheld(run)
+            logger.warning("the charge of run %s, which did not start, stays until this node ends: %s", run_id, error)
 
     async def require(self, payer: Payer, models: Iterable[ModelName]) -> None:
         """Raise if a payer has nothing left, or may not use a model without a price."""

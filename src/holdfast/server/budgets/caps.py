@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from ...access import NO_BUDGET, Access, Budget, Budgeted
 from ...errors import HoldfastError, RunLimitReached
 from ...store import Cap, DrawResult
-from ..rate_limit import TooManyStarts
+from ..starting.rate_limit import TooManyStarts
 
 DAY = 86400
 _WHOSE = {"owner": "Your budget", "key": "The budget of this key", "group": "The budget of your group"}

@@ -17,8 +17,8 @@ from ...store.files import with_pictures
 from ...wires import ag_ui
 from ...wires.ag_ui_request import Props, RunAgentInput, agent_chat
 from ...wires.ui_fields import AG_UI, NOT_KNOWN
-from ..caller import model_of, own_run
-from ..request import check_name, convert, decode_object, read_body
+from ..caller import own_run
+from ..request import check_name, convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from .openai_chat import ChatBody, check_messages, start_chat
@@ -40,9 +40,12 @@ async def run_agent(parts: Parts, request: Request) -> ASGIApp:
     chat = agent_chat(input, props)
     body = convert(chat, ChatBody)
     check_messages(body)
-    model = await model_of(parts, request, props.model)
-    kept = {"thread_id": input.thread_id, "run_id": input.run_id, "state": input.state or None}
-    run = await start_chat(parts, request, body, chat, model, raw, kept={KEPT: kept}, begins=True, streams=True)
+    allowed = await parts.starting.allow(request, props.model, idempotency(request, raw))
+    kept = {KEPT: {"thread_id": input.thread_id, "run_id": input.run_id, "state": input.state or None}}
+    if isinstance(allowed, Run):
+        run = allowed
+    else:
+        run = await start_chat(parts, request, allowed, body, chat, kept=kept, begins=True, streams=True)
     return ag_ui_events(parts, run, input.protocol_version, attached=run.take_hold())
 
 

@@ -25,13 +25,14 @@ from ...wires import ai_sdk_request as ai_sdk_messages
 from ...wires.ai_sdk_request import UIMessage
 from ...wires.ui_fields import AI_SDK, THE_PAGE
 from ..api.runs import stop_within
-from ..caller import model_of, own_run, owner_of
+from ..caller import own_run, owner_of
 from ..errors import NoContent, json_of
 from ..request import check_name, convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..run_json import run_json
 from ..services import Parts
 from ..sources.agents import SESSION_NAME, STREAM
+from ..starting.starting import AllowedStart
 from .ollama import is_ollamas, ollama_chat
 from .openai_chat import named_session
 from .run_responses import answer_headers, so_far, stream
@@ -83,12 +84,13 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     messages = ai_sdk_messages.model_messages(body.messages)
     if not messages or messages[-1]["role"] == "assistant":
         raise BadRequest("The request has no message to answer.", param="messages")
-    record = await _record(parts, request, body, None)
+    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
+    if isinstance(allowed, Run):
+        return allowed
+    record = _record(allowed, body, None)
     system = [{"role": "system", "content": body.system}] if body.system else []
     record.request["messages"] = system + messages
-    key = idempotency(request, raw)
-    await parts.starts.take(record.owner, key=key)
-    return await parts.budgets.submit(record, idempotency=key)
+    return await allowed.start(record)
 
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
@@ -99,45 +101,36 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     if chat_id.startswith("run_"):
         raise BadRequest("A chat id must not begin with run_: such a path means a run.", param="id")
     session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
+    allowed = await parts.starting.allow(request, body.model or session.model, idempotency(request, raw))
+    if isinstance(allowed, Run):
+        return allowed
     messages = await with_pictures(parts.store, session.id, await parts.store.messages(session.id))
     path = branch(messages, session.head_id)
     turn = _turn(body, path, messages)
     if (going_on := await _going_on(parts, session, turn)) is not None:
         return going_on
-    record = await _record(parts, request, body, session)
+    record = _record(allowed, body, session)
     if turn.goes_on_with is not None:
         record.request[UI_MESSAGE] = turn.goes_on_with
     if body.if_busy == "queue" and turn.parent != HEAD:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
     await check_references(parts.store, session.id, turn.input)
-    key = idempotency(request, raw)
-    await parts.starts.take(record.owner, key=key)
-    await parts.store.create_session(session)
-    return await parts.budgets.submit(
+    return await allowed.start(
         record,
         turn.input,
+        session=session,
         parent=turn.parent,
         expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
         if_busy=body.if_busy,
-        idempotency=key,
     )
 
 
-async def _record(parts: Parts, request: Request, body: UIChat, session: Session | None) -> RunRecord:
-    """Return the record of the new run, with an existing model."""
-    model = await model_of(parts, request, body.model or (session.model if session else None))
-    params = {**(session.params if session else {}), **body.params}
-    return RunRecord(
-        id=new_id("run"),
-        owner=owner_of(request),
+def _record(allowed: AllowedStart, body: UIChat, session: Session | None) -> RunRecord:
+    """Return the record of the new run."""
+    return allowed.record(
         session_id=session.id if session else None,
-        message_id=new_id("msg"),
-        model=model.name,
-        asked=model.asked,
-        kind=parts.agents.kind_of(model.name),
-        payer=parts.budgets.payer(request),
         request={
-            "params": params,
+            "params": {**(session.params if session else {}), **body.params},
             STREAM: True,
             **({SESSION_NAME: body.id} if body.id else {}),
             **({"system": body.system} if body.system else {}),

@@ -18,10 +18,11 @@ from ...wires.anthropic import messages as anthropic_messages
 from ...wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
 from ..caller import model_of, own_run
 from ..errors import Json, error_answer, json_of
-from ..request import convert, decode, decode_object, header, read_body
+from ..request import convert, decode, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from ..sources.chat import AS_SENT
+from ..starting.starting import AllowedStart
 from . import threads
 from .openai_chat import ChatBody, check_messages, start_chat
 from .run_responses import (
@@ -41,11 +42,22 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
     raw = await read_body(parts, request)
     fields = decode_object(raw)
     body = convert(fields, MessagesBody)
+    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
+    run = allowed if isinstance(allowed, Run) else await _start(parts, request, allowed, body, fields)
+    if body.stream:
+        return message_stream(parts, run, attached=run.take_hold())
+    if body.background:
+        return await unfinished_answer(run, _object)
+    return WholeAnswer(parts, run, whole_message, attached=run.take_hold())
+
+
+async def _start(
+    parts: Parts, request: Request, allowed: AllowedStart, body: MessagesBody, fields: dict[str, Any]
+) -> Run:
     if body.thread is not None:
         fields = await threads.whole_request(parts, request, fields, body.thread)
         body = convert(fields, MessagesBody)
-    model = await model_of(parts, request, body.model)
-    native = _is_native(parts, model.found)
+    native = _is_native(parts, allowed.model.found)
     chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
@@ -53,14 +65,9 @@ async def create_message(parts: Parts, request: Request) -> ASGIApp:
     is_held = body.thread is not None
     if is_held:
         kept[threads.THREAD] = threads.held(fields)
-    run = await start_chat(
-        parts, request, chat_body, chat, model, raw, kept=kept, streams=bool(body.stream), keep=is_held
+    return await start_chat(
+        parts, request, allowed, chat_body, chat, kept=kept, streams=bool(body.stream), keep=is_held
     )
-    if body.stream:
-        return message_stream(parts, run, attached=run.take_hold())
-    if body.background:
-        return await unfinished_answer(run, _object)
-    return WholeAnswer(parts, run, whole_message, attached=run.take_hold())
 
 
 def _is_native(parts: Parts, found: FoundModel) -> bool:

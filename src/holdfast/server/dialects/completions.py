@@ -12,17 +12,15 @@ from ...access import CHAT
 from ...errors import BadRequest
 from ...events import AnySettlement
 from ...fields import PASSED_ON, check_fields
-from ...ids import new_id
 from ...runs.run import Run
-from ...store import RunRecord
 from ...upstreams.openai.provider import COMPLETIONS
 from ...wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks
-from ..caller import model_of, owner_of
 from ..request import convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from ..sources.agents import STREAM
 from ..sources.chat import AS_SENT
+from ..starting.starting import AllowedStart
 from .openai_chat import StreamOptions, failure
 from .run_responses import WholeAnswer, gathered, stream, whole
 
@@ -55,20 +53,16 @@ async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("prompt is empty.", param="prompt")
     if body.n is not None and not 1 <= body.n <= 128:
         raise BadRequest("n is a number from 1 to 128.", param="n")
-    record = await _record(parts, request, body, decoded)
-    await parts.agents.check(record)
-    key = idempotency(request, raw)
-    await parts.starts.take(record.owner, key=key)
-    run = await parts.budgets.submit(record, keep=key is not None, idempotency=key)
-    if record.request[STREAM]:
+    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
+    run = allowed if isinstance(allowed, Run) else await _start(parts, allowed, body, decoded)
+    if run.record.request[STREAM]:
         return stream(parts, run, _chunks(run), attached=run.take_hold(), refuse=failure)
     return WholeAnswer(parts, run, _completed, attached=run.take_hold())
 
 
-async def _record(parts: Parts, request: Request, body: CompletionBody, decoded: dict[str, Any]) -> RunRecord:
-    """Return the run: an upstream of this dialect gets the prompt itself, every other one a chat with it."""
-    model = await model_of(parts, request, body.model)
-    provider = model.found.provider
+async def _start(parts: Parts, allowed: AllowedStart, body: CompletionBody, decoded: dict[str, Any]) -> Run:
+    """Start the run: an upstream of this dialect gets the prompt itself, every other one a chat with it."""
+    provider = allowed.model.found.provider
     is_native = parts.configured.dialect(provider.name) == "openai"
     check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
     stored = {
@@ -80,17 +74,7 @@ async def _record(parts: Parts, request: Request, body: CompletionBody, decoded:
     }
     if is_native:
         stored[AS_SENT] = {COMPLETIONS: {"prompt": body.prompt}}
-    return RunRecord(
-        id=new_id("run"),
-        owner=owner_of(request),
-        message_id=new_id("msg"),
-        model=model.name,
-        asked=model.asked,
-        kind=parts.agents.kind_of(model.name),
-        lifetime="attached",
-        request=stored,
-        payer=parts.budgets.payer(request),
-    )
+    return await allowed.start(allowed.record(stored, lifetime="attached"), keep=allowed.key is not None)
 
 
 def _text(body: CompletionBody, is_native: bool) -> str:

@@ -34,10 +34,11 @@ from ...wires.ollama import (
 )
 from ..caller import model_of, providers_of
 from ..errors import Json, json_of, retry_headers
-from ..request import convert, decode_object, read_body
+from ..request import convert, decode_object, idempotency, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
 from ..sources.chat import AS_SENT
+from ..starting.starting import AllowedStart
 from .openai_chat import ChatBody, check_messages, start_chat
 from .run_responses import (
     WholeAnswer,
@@ -112,19 +113,23 @@ async def generate_text(parts: Parts, request: Request) -> ASGIApp:
 
 async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
     body = convert(fields, OllamaBody)
-    model = await model_of(parts, request, plain_name(body.model))
-    native = is_ollama(parts, model.found)
-    check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
-    chat = chat_of(fields)
-    chat_body = convert(chat, ChatBody)
-    check_messages(chat_body)
-    kept = {AS_SENT: {"ollama": own_fields(fields)}} if native else None
-    run = await start_chat(parts, request, chat_body, chat, model, raw, kept=kept)
+    allowed = await parts.starting.allow(request, plain_name(body.model), idempotency(request, raw))
+    run = allowed if isinstance(allowed, Run) else await _start(parts, request, allowed, fields, table)
     lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
     if body.stream is False:
         return WholeAnswer(parts, run, partial(_whole, lines), attached=run.take_hold())
     headers = {**answer_headers(run), "content-type": NDJSON}
     return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
+
+
+async def _start(parts: Parts, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
+    native = is_ollama(parts, allowed.model.found)
+    check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
+    chat = chat_of(fields)
+    chat_body = convert(chat, ChatBody)
+    check_messages(chat_body)
+    kept = {AS_SENT: {"ollama": own_fields(fields)}} if native else None
+    return await start_chat(parts, request, allowed, chat_body, chat, kept=kept)
 
 
 def is_ollama(parts: Parts, found: FoundModel) -> bool:

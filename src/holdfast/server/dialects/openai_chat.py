@@ -16,17 +16,18 @@ from ...events import AnySettlement, Failed, Interrupted, ToolCall
 from ...history import Message, Session, branch, results_without_calls, text_of
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import Idempotency, IfBusy, RunRecord
+from ...store import IfBusy, RunRecord
 from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
-from ..caller import AskedModel, model_of, own_run, owner_of
+from ..caller import own_run
 from ..errors import error_answer
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from ..sources.agents import SESSION_NAME, STREAM
+from ..starting.starting import AllowedStart
 from . import conversations
 from .run_responses import (
     WholeAnswer,
@@ -77,8 +78,8 @@ async def create_completion(parts: Parts, request: Request) -> ASGIApp:
     decoded = decode_object(raw)
     body = convert(decoded, ChatBody)
     check_messages(body)
-    model = await model_of(parts, request, body.model)
-    run = await start_chat(parts, request, body, decoded, model, raw)
+    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
+    run = allowed if isinstance(allowed, Run) else await start_chat(parts, request, allowed, body, decoded)
     streams = body.stream in (True, "true")
     if streams:
         return completion_stream(parts, run, attached=run.take_hold())
@@ -101,10 +102,9 @@ def check_messages(body: ChatBody) -> None:
 async def start_chat(
     parts: Parts,
     request: Request,
+    allowed: AllowedStart,
     body: ChatBody,
     decoded: dict[str, Any],
-    model: AskedModel,
-    raw: bytes,
     *,
     kept: dict[str, Any] | None = None,
     begins: bool = False,
@@ -119,17 +119,8 @@ async def start_chat(
     if name is None:
         _check_all_results(body.messages)
     conversation = conversations.named_in(request)
-    key = idempotency(request, raw) if conversation is None else None
-    await parts.starts.take(owner_of(request), key=key)
-    record = RunRecord(
-        id=new_id("run"),
-        owner=owner_of(request),
-        message_id=new_id("msg"),
-        model=model.name,
-        asked=model.asked,
-        kind=parts.agents.kind_of(model.name),
+    record = allowed.record(
         lifetime="detached" if body.background or conversation else "attached",
-        payer=parts.budgets.payer(request),
         request={
             "params": {field: value for field, value in decoded.items() if field not in OURS},
             "n": body.n or 1,
@@ -139,11 +130,10 @@ async def start_chat(
             **(kept or {}),
         },
     )
-    await parts.agents.check(record)
     session_name = None if name is None else check_name(name, "session_id")
 
     async def start(record: RunRecord) -> Run:
-        return await _start(parts, record, body, decoded, session_name, key, begins, keep)
+        return await _start(parts, allowed, record, body, decoded, session_name, begins, keep)
 
     return await (
         start(record) if conversation is None else conversations.start_named(parts, conversation, record, start)
@@ -152,24 +142,23 @@ async def start_chat(
 
 async def _start(
     parts: Parts,
+    allowed: AllowedStart,
     record: RunRecord,
     body: ChatBody,
     decoded: dict[str, Any],
     session_name: str | None,
-    key: Idempotency | None,
     begins: bool,
     keep: bool,
 ) -> Run:
     """Start a run, with or without a session, and with or without an idempotency key."""
     if session_name is not None:
-        return await _start_in_session(parts, record, body, session_name, key, begins)
+        return await _start_in_session(parts, allowed, record, body, session_name, begins)
     record.request["messages"] = decoded["messages"]
-    is_kept = keep or record.lifetime == "detached" or key is not None
-    return await parts.budgets.submit(record, keep=is_kept, idempotency=key, source=None)
+    return await allowed.start(record, keep=keep or record.lifetime == "detached" or allowed.key is not None)
 
 
 async def _start_in_session(
-    parts: Parts, record: RunRecord, body: ChatBody, name: str, key: Idempotency | None, begins: bool
+    parts: Parts, allowed: AllowedStart, record: RunRecord, body: ChatBody, name: str, begins: bool
 ) -> Run:
     if record.request["params"].get("functions") or any(said.role == "function" for said in body.messages):
         what = "functions, and messages of the role function, have no place in a session. Send tools instead."
@@ -183,14 +172,13 @@ async def _start_in_session(
     session = await named_session(parts, record.owner, name)
     if begins and not await parts.store.messages(session.id):
         input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
-    if any(said.role == "tool" for said in input) and (key is None or await parts.store.find_repeated(key) is None):
+    if any(said.role == "tool" for said in input):
         await _check_results(parts, session, input)
     await check_references(parts.store, session.id, input)
-    session = await parts.store.create_session(session)
     record = msgspec.structs.replace(record, session_id=session.id)
     replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
     busy: IfBusy = "interrupt" if replaces else body.if_busy
-    return await parts.budgets.submit(record, input, if_busy=busy, idempotency=key)
+    return await allowed.start(record, input, session=session, if_busy=busy)
 
 
 async def named_session(parts: Parts, owner: str, name: str) -> Session:

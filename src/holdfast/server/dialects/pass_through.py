@@ -22,7 +22,7 @@ from ...events import Usage
 from ...pricing import tokens_in
 from ...store import Charge
 from ...upstreams import Forwarded, Forwarding
-from ..caller import model_of, owner_of
+from ..caller import model_of
 from ..errors import PRIVATE
 from ..request import decode_object, header, read_body, read_bytes
 from ..routing import Endpoint, Handler
@@ -91,12 +91,11 @@ async def forward(
     if not isinstance(provider, Forwarding):
         message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
         raise BadRequest(message, param="model", code="unsupported")
-    await parts.starts.take(owner_of(request))
     sent = body.with_model(model)
     size = body.text_size if isinstance(body, FormData) else len(sent)
     estimate = Usage(tokens_in(size), source="estimated")
     payer = parts.budgets.payer(request)
-    charge = await parts.budgets.begin_request(payer, found.name, estimate, of_calls=path not in COUNTED)
+    charge = await parts.starting.room.begin_request(payer, found.name, estimate, of_calls=path not in COUNTED)
     return _Handed(parts, provider, path, sent, content_type, charge, shown)
 
 

@@ -223,6 +223,14 @@ async def starts_are_taken_from_one_bucket_for_each_owner(case: Case) -> None:
 
 
 @CHECKS.add
+async def starts_that_are_given_back_can_be_taken_again(case: Case) -> None:
+    """A negative number gives back. A bucket is never more than full."""
+    waits = [await case.store.take_starts(case.owner, starts, 2) for starts in (2, 1, -2, 2, -9, 2, 1)]
+
+    assert [True, False, True, True, True, True, False] == [not wait for wait in waits]
+
+
+@CHECKS.add
 async def of_many_starts_at_once_as_many_are_taken_as_there_are(case: Case) -> None:
     """Two nodes never take the same start."""
     waits = await asyncio.gather(*(case.store.take_starts(case.owner, 1, 5) for _ in range(12)))

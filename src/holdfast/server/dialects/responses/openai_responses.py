@@ -14,9 +14,8 @@ from ....asgi.event_stream import EventStream
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
-from ....ids import new_id
 from ....runs.run import Run
-from ....store import Idempotency, RunRecord
+from ....store import RunRecord
 from ....upstreams.responses.request import DIALECT
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses
@@ -31,13 +30,14 @@ from ....wires.openai.responses_request import (
     params_of,
 )
 from ...api.runs import stop_within
-from ...caller import model_of, own_run, owner_of
+from ...caller import own_run, owner_of
 from ...errors import Json, json_of
 from ...request import convert, decode_object, idempotency, read_body, whole_number
 from ...routing import Endpoint
 from ...services import Parts
 from ...sources.agents import STREAM
 from ...sources.chat import AS_SENT
+from ...starting.starting import AllowedStart
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 from .conversation_turns import start_in_conversation, up_to_date
@@ -122,39 +122,40 @@ class ResponseBody(msgspec.Struct, frozen=True):
 async def create_response(parts: Parts, request: Request) -> ASGIApp:
     """Answer with a response: at once in the background, streaming, or when it is finished."""
     raw = await read_body(parts, request)
-    body, record = await prepared(parts, request, decode_object(raw))
-    run = await begun(parts, body, record, idempotency(request, raw))
+    decoded = decode_object(raw)
+    body = checked(decoded)
+    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
+    if isinstance(allowed, Run):
+        run, is_new = allowed, False
+    else:
+        record = await prepared(parts, allowed, body, decoded)
+        run = await begun(parts, allowed, body, record)
+        is_new = run.id == record.id
     if body.stream:
-        return _stream(parts, run, stop_unheard=run.id == record.id and not body.background)
+        return _stream(parts, run, stop_unheard=is_new and not body.background)
     if body.background:
         return Json(await _begun(run), headers=answer_headers(run))
     return WholeAnswer(parts, run, finished, attached=run.take_hold())
 
 
 async def prepared(
-    parts: Parts, request: Request, decoded: dict[str, Any], before: list[Item] | None = None
-) -> tuple[ResponseBody, RunRecord]:
-    """Return a checked request, and the record of its run.
+    parts: Parts,
+    allowed: AllowedStart,
+    body: ResponseBody,
+    decoded: dict[str, Any],
+    before: list[Item] | None = None,
+) -> RunRecord:
+    """Return the record of the run of a request.
 
     `before` are the items up to the response that it follows, if that is not stored.
     """
-    body = convert(decoded, ResponseBody)
-    _check(body)
-    model = await model_of(parts, request, body.model)
-    provider = model.found.provider
+    provider = allowed.model.found.provider
     items = items_of(body.input, follows=body.follows)
     params = params_of(decoded, _limit_of(parts, provider.name))
-    owner = owner_of(request)
+    owner = allowed.caller.owner
     items = await resolved(parts.store, owner, items)
-    record = RunRecord(
-        id=new_id("run"),
-        owner=owner,
-        message_id=new_id("msg"),
-        model=model.name,
-        asked=model.asked,
-        kind=parts.agents.kind_of(model.name),
+    record = allowed.record(
         lifetime="detached" if body.is_detached else "attached",
-        payer=parts.budgets.payer(request),
         request={"params": params, STREAM: bool(body.stream), RESPONSE: _stored_request(body, decoded, items)},
     )
     if parts.configured.dialect(provider.name) == DIALECT:
@@ -164,25 +165,23 @@ async def prepared(
     if body.conversation_id is not None:
         known = await up_to_date(parts, owner, body.conversation_id, CONVERSATION)
         check_fits([*known.body.items, *items])
-    await parts.agents.check(record)
     await conversation(parts.store, record)  # refuses an invalid request
-    return body, record
+    return record
 
 
-async def begun(parts: Parts, body: ResponseBody, record: RunRecord, key: Idempotency | None = None) -> Run:
-    """Start the run of a request, within the owner's limits."""
-    await parts.starts.take(record.owner, key=key)
+async def begun(parts: Parts, allowed: AllowedStart, body: ResponseBody, record: RunRecord) -> Run:
+    """Start the run of a request."""
     if body.conversation_id is None:
-        return await _start(parts, record, key, keep=body.is_stored)
-    return await start_in_conversation(parts, record, partial(_start, parts, record, key, keep=True))
+        return await _start(parts, allowed, record, keep=body.is_stored)
+    return await start_in_conversation(parts, record, partial(_start, parts, allowed, record, keep=True))
 
 
-async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, keep: bool) -> Run:
+async def _start(parts: Parts, allowed: AllowedStart, record: RunRecord, *, keep: bool) -> Run:
     """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
     in_background = bool(record.request[RESPONSE].get("background"))
     expected = await parts.webhooks.expect(record) if in_background else []
     try:
-        run = await parts.budgets.submit(record, keep=keep or key is not None, idempotency=key)
+        run = await allowed.start(record, keep=keep or allowed.key is not None)
     except HoldfastError:
         parts.webhooks.withdraw(expected)
         raise
@@ -190,12 +189,15 @@ async def _start(parts: Parts, record: RunRecord, key: Idempotency | None, *, ke
     return run
 
 
-def _check(body: ResponseBody) -> None:
+def checked(decoded: dict[str, Any]) -> ResponseBody:
+    """Return a request, or refuse a wrong one."""
+    body = convert(decoded, ResponseBody)
     check_metadata(body.metadata)
     if body.max_output_tokens is not None and body.max_output_tokens < 1:
         raise BadRequest("max_output_tokens is at least 1.", param="max_output_tokens")
     if body.previous_response_id is not None and body.conversation_id is not None:
         raise BadRequest("Send previous_response_id or conversation, not both.", param="conversation")
+    return body
 
 
 def check_metadata(given: dict[str, str] | None) -> None:
@@ -234,8 +236,8 @@ def _stored_request(body: ResponseBody, decoded: dict[str, Any], items: list[Ite
 async def count_input(parts: Parts, request: Request) -> ASGIApp:
     """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     decoded = decode_object(await read_body(parts, request))
-    body = convert(decoded, ResponseBody)
-    record = await _unstarted(parts, request, body, decoded)
+    body = checked(decoded)
+    record = await _unstarted(parts, await parts.starting.allow_new(request, body.model), body, decoded)
     tokens = estimated_tokens(await conversation(parts.store, record), params_of(decoded).get("tools"))
     return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
@@ -243,36 +245,23 @@ async def count_input(parts: Parts, request: Request) -> ASGIApp:
 async def compact_response(parts: Parts, request: Request) -> ASGIApp:
     """Let a model summarise a conversation. Return the item that replaces it in later requests."""
     decoded = decode_object(await read_body(parts, request))
-    body = convert(decoded, ResponseBody)
+    body = checked(decoded)
     if not body.model:
         raise BadRequest("model is missing: name the one that summarises.", param="model")
     params_of(decoded)
-    record = await _unstarted(parts, request, body, decoded)
+    allowed = await parts.starting.allow_new(request, body.model)
+    record = await _unstarted(parts, allowed, body, decoded)
     messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
     record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
-    await parts.agents.check(record)
-    await parts.starts.take(record.owner)
-    run = await parts.budgets.submit(record, keep=False)
+    run = await allowed.start(record, keep=False)
     return WholeAnswer(parts, run, _compacted, attached=run.take_hold())
 
 
-async def _unstarted(parts: Parts, request: Request, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
+async def _unstarted(parts: Parts, allowed: AllowedStart, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
     """Return the record of a run for a request, without starting it."""
-    _check(body)
-    model = await model_of(parts, request, body.model)
-    owner = owner_of(request)
     items = items_of(body.input, follows=body.follows)
-    items = await resolved(parts.store, owner, items)
-    return RunRecord(
-        id=new_id("run"),
-        owner=owner,
-        model=model.name,
-        asked=model.asked,
-        kind=parts.agents.kind_of(model.name),
-        lifetime="attached",
-        payer=parts.budgets.payer(request),
-        request={RESPONSE: _stored_request(body, decoded, items)},
-    )
+    items = await resolved(parts.store, allowed.caller.owner, items)
+    return allowed.record({RESPONSE: _stored_request(body, decoded, items)}, lifetime="attached")
 
 
 async def _compacted(_: Parts, run: Run) -> ASGIApp:

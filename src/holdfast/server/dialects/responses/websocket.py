@@ -37,7 +37,7 @@ from ...request import BodyTooLarge, check_body, check_name, convert, decode_obj
 from ...routing import Endpoint
 from ...services import Parts
 from ..run_responses import FirstWord
-from .openai_responses import ResponseBody, begun, list_responses, prepared, response_of
+from .openai_responses import ResponseBody, begun, checked, list_responses, prepared, response_of
 from .response_chains import BEFORE, RESPONSE
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
@@ -272,12 +272,15 @@ class ResponsesSocket:
         check_fields(decoded, OVER_WEBSOCKET, AS_OVER_HTTP)
         followed = self._find(event.previous_response_id)
         fields = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
-        body, record = await prepared(self._parts, self._request, fields, None if followed is None else followed.items)
+        body = checked(fields)
+        allowed = await self._parts.starting.allow_new(self._request, body.model)
+        before = None if followed is None else followed.items
+        record = await prepared(self._parts, allowed, body, fields, before)
         size = request.size + (followed.size if followed else 0)
         if event.generate is False:
             await self._prepare_only(lane, record, size)
             return
-        run = await begun(self._parts, body, record)
+        run = await begun(self._parts, allowed, body, record)
         lane.active = ActiveResponse(run, decoded)
         messages = ResponseMessages(run.id, response_of(run), lane.name)
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from ..engine.engine import Engine
-from ..errors import HoldfastError
-from ..store import Idempotency, Store
-from ..store.semantics import starts_left
+from ...concurrency.tasks import OwnedTasks
+from ...engine.engine import Engine
+from ...errors import HoldfastError, StoreUnavailable
+from ...store import Store
+from ...store.semantics import starts_left
 
 _MINUTE = 60.0
 
@@ -36,9 +38,11 @@ class StartRate:
         self, per_minute: int, engine: Engine, store: Store, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._per_minute = per_minute
+        self.per_minute = per_minute
+        """0 for no limit."""
         self._engine = engine
         self._store = store
+        self._tasks = OwnedTasks("the limit of starts")
         self._buckets: dict[str, tuple[float, float]] = {}
         """The rest of each owner's starts, and its time, ordered by the last use."""
 
@@ -46,21 +50,26 @@ class StartRate:
         """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
-    async def take(self, owner: str, starts: int = 1, *, key: Idempotency | None = None) -> None:
-        """Take one token or more, or refuse, with the time until there are enough. A repeated key takes none."""
-        if not self._per_minute or (key is not None and await self._engine.repeated(key) is not None):
-            return
+    async def take(self, owner: str, starts: int = 1) -> None:
+        """Take one token or more, or refuse, with the time until there are enough."""
+        if self.per_minute and (wait := await self._taken(owner, starts)):
+            raise TooManyStarts(self.per_minute, wait)
+
+    async def give_back(self, owner: str, starts: int = 1) -> None:
+        """Give tokens back with which nothing was started. If the store is away, they come back within the minute."""
+        if self.per_minute:
+            with suppress(StoreUnavailable):
+                await self._tasks.run(self._taken(owner, -starts))
+
+    async def _taken(self, owner: str, starts: int) -> float:
         if self._engine.is_alone:
-            wait = self._take_here(owner, starts)
-        else:
-            wait = await self._store.take_starts(owner, starts, self._per_minute)
-        if wait:
-            raise TooManyStarts(self._per_minute, wait)
+            return self._take_here(owner, starts)
+        return await self._store.take_starts(owner, starts, self.per_minute)
 
     def _take_here(self, owner: str, starts: int) -> float:
         now = self._clock()
-        rest, at = self._buckets.get(owner, (float(self._per_minute), now))
-        rest, wait = starts_left(rest, now - at, starts, self._per_minute)
+        rest, at = self._buckets.get(owner, (float(self.per_minute), now))
+        rest, wait = starts_left(rest, now - at, starts, self.per_minute)
         if not wait:
             self._buckets.pop(owner, None)
             self._buckets[owner] = rest, now

@@ -1,0 +1,77 @@
+"""What a start needs besides rights: a start of the minute, something left of a budget, and places.
+
+They are taken together, all of them or none, and given back once if nothing starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from ...engine.engine import Engine
+from ...events import Usage
+from ...ids import ModelName
+from ...runs.admission import Places
+from ...store import Charge, Payer, RunRecord
+from .rate_limit import StartRate
+
+
+class Ledger(Protocol):
+    """The budgets of payers. Each method raises if the payer has nothing left."""
+
+    async def open(self, record: RunRecord) -> None: ...
+    async def drop(self, run_id: str) -> None: ...
+    async def require(self, payer: Payer, models: Sequence[ModelName]) -> None: ...
+    async def begin_request(self, payer: Payer, model: ModelName, usage: Usage, *, of_calls: bool) -> Charge: ...
+
+
+class Room:
+    """Reserves what starts need. The engine itself takes the place of a single run."""
+
+    def __init__(self, engine: Engine, rate: StartRate, ledger: Ledger) -> None:
+        self._engine = engine
+        self._rate = rate
+        self._ledger = ledger
+
+    def is_free(self, payer: Payer) -> bool:
+        """Return whether a run of this payer needs nothing but a place."""
+        return not payer.limited and not self._rate.per_minute
+
+    async def reserve(self, record: RunRecord, *, is_counted: bool) -> AsyncExitStack:
+        """Reserve what a run needs. It is given back when the returned stack is closed, unless that was emptied.
+
+        `is_counted`: the start of the minute was taken before, for several runs together.
+        """
+        async with AsyncExitStack() as taken:
+            if not is_counted:
+                await self._take(taken, record.payer.owner or record.owner, 1)
+            if record.payer.limited:
+                await self._ledger.open(record)
+                taken.push_async_callback(self._ledger.drop, record.id)
+            return taken.pop_all()
+
+    @asynccontextmanager
+    async def reserve_all(self, payer: Payer, models: Sequence[ModelName], *, at_once: int) -> AsyncGenerator[Places]:
+        """Reserve the starts of several runs, and places for those of them that run at once.
+
+        All is given back if the block raises. Each run opens its charge itself.
+        """
+        async with AsyncExitStack() as taken:
+            await self._take(taken, payer.owner, len(models))
+            await self._ledger.require(payer, models)
+            with await self._engine.reserve(payer.owner, at_once) as places:
+                yield places
+            taken.pop_all()
+
+    async def begin_request(self, payer: Payer, model: ModelName, usage: Usage, *, of_calls: bool) -> Charge:
+        """Reserve what a request needs that is passed on to an upstream, and return its charge."""
+        async with AsyncExitStack() as taken:
+            await self._take(taken, payer.owner, 1)
+            charge = await self._ledger.begin_request(payer, model, usage, of_calls=of_calls)
+            taken.pop_all()
+        return charge
+
+    async def _take(self, taken: AsyncExitStack, owner: str, starts: int) -> None:
+        await self._rate.take(owner, starts)
+        taken.push_async_callback(self._rate.give_back, owner, starts)

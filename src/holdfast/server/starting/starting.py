@@ -1,0 +1,138 @@
+"""The only door to a run. Every start passes the same checks in the same order, and none can be left out.
+
+1. A repeated idempotency key gets the run that it has started, whatever its caller may do or has left now.
+2. The model exists, and the caller may use it.
+3. The agent can do what is asked.
+4. There is room: a start of the minute, something left of the budget, a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+
+from ...access import ACCESS, Access
+from ...concurrency.tasks import OwnedTasks
+from ...engine.engine import Engine
+from ...history import Message, Session
+from ...ids import ModelName, new_id
+from ...runs.run import Run
+from ...store import Idempotency, Payer, RunRecord, Store
+from ...upstreams import FoundModel
+from .room import Room
+
+
+class AskedModel(NamedTuple):
+    """The model of a request."""
+
+    found: FoundModel
+    asked: str
+    """What the answer repeats: the client's own word for it. Empty for the default, and for an agent."""
+
+    @property
+    def name(self) -> ModelName:
+        """The full name."""
+        return self.found.name
+
+
+class AllowedStart(NamedTuple):
+    """A start that has no run yet, with a model that the caller may use. Only the door makes one."""
+
+    starting: Starting
+    caller: Access
+    model: AskedModel
+    payer: Payer
+    key: Idempotency | None
+
+    def record(self, request: dict[str, Any], *, kind: str = "chat", **fields: Any) -> RunRecord:
+        """Return the record of the run: the caller's, unless the fields name another owner."""
+        return RunRecord(
+            **{"id": new_id("run"), "owner": self.caller.owner, "message_id": new_id("msg"), **fields},
+            model=self.model.name,
+            asked=self.model.asked,
+            kind=self.starting.kind_of(self.model.name, kind),
+            payer=self.payer,
+            request=request,
+        )
+
+    async def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Run:
+        """Start the run, as `Starting.start` does."""
+        return await self.starting.start(record, input, idempotency=self.key, **how)
+
+
+class Starting:
+    """Starts runs: the only caller of `Engine.submit` in the server."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        room: Room,
+        *,
+        find_model: Callable[[Access, str | None], Awaitable[AskedModel]],
+        check_agent: Callable[[RunRecord], Awaitable[None]],
+        kind_of: Callable[[ModelName, str], str],
+        payer_of: Callable[[Request], Payer],
+    ) -> None:
+        """`find_model` returns a model that the caller may use; `check_agent` refuses what an agent cannot do."""
+        self.room, self.kind_of = room, kind_of
+        self._store, self._engine = store, engine
+        self._find_model, self._check_agent, self._payer_of = find_model, check_agent, payer_of
+        self._tasks = OwnedTasks("the start of runs")
+
+    async def allow(self, request: Request, model: str | None, key: Idempotency | None = None) -> Run | AllowedStart:
+        """Return the run that a repeated key has started, or the start of a new one if the caller may use the model."""
+        if key is not None and (known := await self._engine.repeated(key)) is not None:
+            return known
+        return await self.allow_new(request, model, key)
+
+    async def allow_new(self, request: Request, model: str | None, key: Idempotency | None = None) -> AllowedStart:
+        """Return the start of a new run if the caller may use the model."""
+        caller: Access = request.scope[ACCESS]
+        found = await self._find_model(caller, model)
+        return AllowedStart(self, caller, found, self._payer_of(request), key)
+
+    async def start(
+        self,
+        record: RunRecord,
+        input: Sequence[Message] = (),
+        *,
+        session: Session | None = None,
+        is_counted: bool = False,
+        **how: Any,
+    ) -> Run:
+        """Start a run as the engine does, if its agent can do what is asked and there is room for it.
+
+        `session` is created first, if it is new: a refused start leaves none behind. `is_counted`: its start of the
+        minute was taken before, with `Room.reserve_all`. A start with limits runs in a task of its own: what it has
+        reserved is used or given back, even if the caller leaves in between.
+        """
+        await self._check_agent(record)
+        submit = partial(self._submit, record, input, session, how)
+        if self.room.is_free(record.payer):
+            return await submit()
+        started: list[Run] = []
+
+        async def start() -> Run:
+            async with await self.room.reserve(record, is_counted=is_counted) as reserved:
+                started.append(run := await submit())
+                if run.id == record.id:  # another request with the same key may have been faster
+                    reserved.pop_all()
+            return run
+
+        return await self._tasks.run(start(), if_left=lambda: self._leave(started))
+
+    async def _submit(
+        self, record: RunRecord, input: Sequence[Message], session: Session | None, how: dict[str, Any]
+    ) -> Run:
+        if session is not None:
+            await self._store.create_session(session)
+        return await self._engine.submit(record, input, **how)
+
+    def _leave(self, started: Sequence[Run]) -> None:
+        """Stop a run that was started for a caller who has left, unless it outlives its caller."""
+        for run in started:
+            self._engine.stop_unheld(run)
