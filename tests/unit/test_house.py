@@ -259,3 +259,14 @@ def test_each_way_to_join_a_tool_call_is_found():
     ways = ["call.name += piece.name", "self._arguments.append(piece)", "ToolCall(id, name, ''.join(pieces))"]
 
     assert ways == [way for way in ways if list(joins_of_calls(ast.parse(way)))]
+
+
+def test_held_work_has_one_mechanism():
+    """Rounds, batches, deliveries and erasures are jobs: a fifth way to hold work would be written by hand again."""
+    holding = {
+        str(path.relative_to(SRC / "holdfast"))
+        for path in SRC.rglob("*.py")
+        if re.search(r"\bholds\.add\(", path.read_text(encoding="utf-8"))
+    }
+
+    assert {"nodes/jobs.py"} == holding
