@@ -84,3 +84,18 @@ test("a session that was deleted is not asked for again", async () => {
 
   expect(cursors(server.opened[1])).toEqual(["a@3"]);
 });
+
+test("what the old stream still brings does not skip what has to be read again", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("a", ["4", changed(4)]);
+  await vi.waitFor(() => expect(heard).toHaveLength(1));
+  server.send("a", ["5", changed(5)]); // on its way
+  streams.unwatch("a"); // the page shows a view that was made before both changes
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(2));
+
+  expect(cursors(server.opened[1])).toEqual(["a@3"]);
+});

@@ -36,6 +36,7 @@ export class Streams {
   watch(session: string, after: string): void {
     const known = this.#cursors.get(session);
     this.#cursors.set(session, known === undefined ? after : session === LIST ? known : earlier(known, after));
+    this.#end(); // what the old stream still brings would move the cursor past what has to be read again
     this.#connectSoon(0);
   }
 
@@ -54,8 +55,13 @@ export class Streams {
     this.receiver.state(state);
   }
 
-  async #connect(): Promise<void> {
+  #end(): void {
     this.#abort?.abort();
+    this.#abort = null;
+  }
+
+  async #connect(): Promise<void> {
+    this.#end();
     if (!this.#cursors.size) return this.#tell("idle");
     const abort = new AbortController();
     this.#abort = abort;
