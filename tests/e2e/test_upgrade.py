@@ -49,8 +49,8 @@ def rows(path: Path, table: str) -> list[Any]:
 @pytest.mark.one_server("it upgrades a SQLite file")
 async def test_everything_of_this_version_is_served_by_the_next_one(tmp_path, newer):
     """Sessions, partial answers and keys, and a message that waits behind an answer that is cut off by `kill -9`."""
+    key = (await asyncio.to_thread(lambda: holdfast("key", "new", "ada", folder=tmp_path))).stdout.strip()
     async with Server(tmp_path, [SCRIPTED]) as server:
-        key = (await asyncio.to_thread(lambda: holdfast("key", "new", "ada", folder=tmp_path))).stdout.strip()
         async with server.client(authorization=f"Bearer {key}") as client:
             api = Native(client)
             completed, killed = await api.new_session(title="Résumé of 東京"), await api.new_session()

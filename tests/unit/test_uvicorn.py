@@ -41,6 +41,7 @@ OF_THE_PROTOCOL = {
 }
 OF_A_CYCLE = {
     *(
+        "__class__",
         "access_log",
         "body",
         "chunked_encoding",

@@ -85,7 +85,7 @@ class Holds:
 
     async def look(self) -> None:
         """Take over the work of fenced nodes, and retry pieces that could not be continued."""
-        left = [(kind, id) for kind in self._kinds for id in await self._store.left_over(kind)]
+        left = [(kind, id) for kind in tuple(self._kinds) for id in await self._store.left_over(kind)]
         pieces, self._again = self._again.union(left), set()
         try:
             for kind, id in sorted(pieces):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from ..asgi.event_stream import Closing
 from ..compare.runs import Rounds
@@ -62,12 +61,8 @@ class Parts:
         models: AllowedModels,
         starting: Starting,
     ) -> None:
-        self.settings = settings
-        self.store = store
-        self.configured = configured
-        self.engine = engine
-        self.rounds = rounds
-        self.agents = agents
+        self.settings, self.store, self.configured = settings, store, configured
+        self.engine, self.rounds, self.agents = engine, rounds, agents
         self.keys, self.people, self.budgets = keys, people, budgets
         self.models, self.starting = models, starting
         self.shares, self.oidc = Shares(store, people.callers.is_disabled), oidc_of(settings, environ)
@@ -96,23 +91,9 @@ class Parts:
         self.currency = settings.currency
         self.webhooks = Webhooks(settings, environ, store, engine)
         self.batches = BatchRunner(store, engine, starting.start, self.prices)
-
-    @cached_property
-    def audit(self) -> Audit:
-        """The audit log."""
-        return Audit(self.store)
-
-    @cached_property
-    def refused_keys(self) -> RefusedKeys:
-        """The refused keys that the audit log does not have yet."""
-        return RefusedKeys(self.audit)
-
-    @cached_property
-    def erasing(self) -> Erasing:
-        """The erasures of people's data."""
-        return Erasing(
-            self.store, self.engine, self.people, self.keys, self.rounds, self.batches, self.audit, self.shares
-        )
+        self.audit = Audit(store)
+        self.refused_keys = RefusedKeys(self.audit)
+        self.erasing = Erasing(store, engine, people, keys, rounds, self.batches, self.audit, self.shares)
 
     async def reload(self) -> Reloaded:
         """Reload the changed settings file, here and on the nodes that were started with this one."""

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import httptools
 import uvicorn
-from starlette.types import Message, Send
+from starlette.types import Send
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -220,7 +221,7 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.access_log:
             self.cycle.access_log = False  # uvicorn's entries have no ids
-            self.cycle.send = self._logging(self.cycle)  # type: ignore[method-assign, assignment]
+            self.cycle.__class__ = LoggedCycle
         self.headers = []  # trailers would be appended to the headers
         self._part = "body"
         self._room = HEAD_LIMIT
@@ -398,28 +399,8 @@ class Protocol(HttpToolsProtocol):
         if head.count(b"\n") != len(lines) + 1 or cycle.scope["method"] == "HEAD":
             return None  # uvicorn refuses it, or sends no body
         if self.access_log:
-            self._log_access(cycle, status, headers)
+            _log_access(cycle, status, headers)
         return head if cycle.keep_alive else head + b"connection: close\r\n"
-
-    def _logging(self, cycle: RequestResponseCycle) -> Send:
-        """Return uvicorn's `send` for a request, which logs the response."""
-        send = cycle.send
-
-        async def logged(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._log_access(cycle, message["status"], message.get("headers", ()))
-            await send(message)  # type: ignore[arg-type]
-
-        return logged
-
-    def _log_access(self, cycle: RequestResponseCycle, status: int, headers: Sequence[Header]) -> None:
-        """Log a response as uvicorn would, with the ids in its headers."""
-        scope, named = cycle.scope, dict(headers)
-        ids = {id: named[name].decode() for id, name in _LOGGED_IDS.items() if name in named}
-        client = ":".join(map(str, scope["client"] or ()))
-        self.access_logger.info(
-            '%s - "%s %s HTTP/%s" %d', client, scope["method"], scope["path"], scope["http_version"], status, extra=ids
-        )
 
     def go_on(self, body: bytes) -> None:
         """Send a piece of a body, as uvicorn's `send` would, without a coroutine."""
@@ -440,6 +421,29 @@ class Protocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
+
+
+class LoggedCycle(RequestResponseCycle):
+    """A request whose response is logged with its ids. uvicorn makes the object, which then gets this class.
+
+    A function that wraps `send` would refer to the request that refers to it, and only the collector would free both.
+    """
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a part of the response, and log its head."""
+        if message["type"] == "http.response.start":
+            _log_access(self, message["status"], [*message.get("headers", ())])
+        await super().send(message)
+
+
+def _log_access(cycle: RequestResponseCycle, status: int, headers: Sequence[Header]) -> None:
+    """Log a response as uvicorn would, with the ids in its headers."""
+    scope, named = cycle.scope, dict(headers)
+    ids = {id: named[name].decode() for id, name in _LOGGED_IDS.items() if name in named}
+    client = ":".join(map(str, scope["client"] or ()))
+    cycle.access_logger.info(
+        '%s - "%s %s HTTP/%s" %d', client, scope["method"], scope["path"], scope["http_version"], status, extra=ids
+    )
 
 
 class ShortConnection(HttpToolsProtocol):
