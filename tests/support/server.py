@@ -225,7 +225,7 @@ class Server(Process):
         self.data = data
         self.config = data / "holdfast.toml"
         self.config.write_text(config_text(config, providers))
-        self.port = free_port() if port is None else port
+        self.port = free_port(2) if port is None else port  # the next one is for the other nodes, by default
         self.url = ""
         self._program = list(program)
         self._args = list(args)
