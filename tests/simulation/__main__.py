@@ -75,9 +75,9 @@ class BrokenDesign(Exception):
     """A known-bad design does not make its mistake: it makes another one, in its own code."""
 
 
-def first_caught(design: Design, most: int) -> Outcome | None:
+def first_caught(design: Design, most: int, seed_from: int = 0) -> Outcome | None:
     """Return the first schedule in which a design breaks the promise that it must be caught for."""
-    for outcome in schedules(range(most), design):
+    for outcome in schedules(range(seed_from, seed_from + most), design):
         for violation in outcome.violations:
             if OWN_FAULT.search(violation):
                 raise BrokenDesign(f"{design.name}, seed {outcome.seed}: {violation}")

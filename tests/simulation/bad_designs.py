@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import fields
 from dataclasses import replace as replace_plan
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec import json
+from msgspec.structs import asdict, replace
 
 from holdfast.concurrency.tasks import OwnedTasks
 from holdfast.engine.engine import Engine, EngineClasses
@@ -24,7 +25,6 @@ from holdfast.events import (
     Failed,
     Finish,
     Interrupted,
-    Settled,
     Stopped,
     Text,
     Yielded,
@@ -46,14 +46,19 @@ from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
 from holdfast.sessions.changes import SessionWatchers
 from holdfast.sessions.queue import SessionQueue
-from holdfast.store import Idempotency, RunRecord
+from holdfast.store import Append, Idempotency, LogEnd, RunRecord
 from holdfast.store import semantics as rules
-from holdfast.store.memory import MemoryStore
+from holdfast.store.rows import Querying, Row, first
+from holdfast.store.rows.structs import rows_of
+from holdfast.store.rows.transactions import Writing
 
 from .scenario import LEASE, Cut, Scenario, SendPlan, SourcePlan, StopPlan, Trouble, Weather
+from .store import Medium
 from .world import EPOCH, Design
 
 BANK: list[Design] = []
+
+T = TypeVar("T")
 
 
 # scenes: what a scenario is changed to where a mistake shows only when several misfortunes meet
@@ -197,7 +202,31 @@ _PLACES = {part.default: part.name for part in fields(EngineClasses)}
 
 def _place(mistake: type) -> str:
     base = mistake.__mro__[1]
-    return {Engine: "engine", MemoryStore: "store"}.get(base) or _PLACES[base]
+    return {Engine: "engine", Medium: "store", Writing: "transactions"}.get(base) or _PLACES[base]
+
+
+def seeing(steps: Querying[T], query: str, change: Callable[[list[Row]], list[Any]]) -> Querying[T]:
+    """Run the steps of a transaction that sees other rows than a query returns."""
+    try:
+        asked = next(steps)
+        while True:
+            rows = yield asked
+            asked = steps.send(change(list(rows)) if asked[0] == query else rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def nothing(rows: list[Row]) -> list[Any]:
+    return []
+
+
+class _SeveralMayRun(Medium):
+    """The schema allows several running runs in a session."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.sql("DROP INDEX one_running_run")
 
 
 # who settles
@@ -563,28 +592,32 @@ class _EndNotedAfterTheClose(Pump):
     "Temporal's ExecuteAndTimeout; retry without a key",
     expects="its answer .* is there 2 times",
 )
-class _SavesBlindly(MemoryStore):
-    async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run, message = self.stored_runs.get(run_id), kwargs["message"]
-        if run is not None and run.record.settlement is not None and message is not None:
-            session = self.stored_sessions[run.record.session_id or ""]
-            session.add_answer(run.record, replace(message, id=f"{message.id}_again"))
-        return await super().settle(run_id, epoch, **kwargs)
+class _SavesBlindly(Writing):
+    def settle(
+        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, message: Message | None, now: float
+    ) -> Querying[AnySettlement | None]:
+        run = yield from self.run(run_id)
+        if run is not None and run.settlement is not None and message is not None:
+            message = replace(message, id=f"{message.id}_again")
+        steps = super().settle(run_id, epoch, seq, settlement, message, now)
+        return (yield from seeing(steps, "run_to_change", _unsettled))
+
+
+def _unsettled(rows: list[Row]) -> list[Any]:
+    whole = [dict(row) for row in rows]  # type: ignore[call-overload]
+    again = {"status": "running", "settlement": None}
+    return [row | again | {"seq": row["seq"] - bool(row["settlement"])} for row in whole]
 
 
 @bad(
     "no-compare-and-set",
     "the last settlement wins, not the first",
     "UPDATE run SET state = ? WHERE id = ?",
-    expects="it was settled 2 times",
+    expects="the feed says 2 times run.settled",
 )
-class _LastSettlementWins(MemoryStore):
-    async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run = self.stored_runs.get(run_id)
-        if run is not None and run.record.settlement is not None:
-            run.extend([Settled(kwargs["settlement"])])
-            run.record = replace(run.record, settlement=kwargs["settlement"])
-        return await super().settle(run_id, epoch, **kwargs)
+class _LastSettlementWins(Writing):
+    def settle(self, run_id: str, *args: Any) -> Querying[AnySettlement | None]:
+        return seeing(super().settle(run_id, *args), "run_to_change", _unsettled)
 
 
 @bad(
@@ -593,23 +626,33 @@ class _LastSettlementWins(MemoryStore):
     "Redis locks without fencing tokens",
     expects="a subscriber saw something else than the log|its log is not what its source yielded|something follows",
 )
-class _NoFencing(MemoryStore):
-    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
-        return [self._append_unfenced(entry) for entry in entries]
+class _NoFencing(Writing):
+    def append(self, node_id: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
+        return (yield from append_unchecked(self, entries))
 
-    def _append_unfenced(self, entry: Any) -> Any:
-        run = self.stored_runs.get(entry.run_id)
-        if run is None:
-            return "lost"
-        if rules.extends(entry, run.record.seq):
-            run.extend(entry.events[run.record.seq + 1 - entry.first :])
-        return run.record.seq
+    def settle(self, run_id: str, epoch: int, seq: int, *args: Any) -> Querying[AnySettlement | None]:
+        run = yield from self.run(run_id)
+        if run is not None and run.settlement is None:
+            seq = run.seq + 1
+        return (yield from super().settle(run_id, run.epoch if run is not None else epoch, seq, *args))
 
-    async def settle(self, run_id: str, epoch: int, **kwargs: Any) -> AnySettlement | None:
-        run = self.stored_runs.get(run_id)
-        if run is not None and run.record.settlement is None:
-            kwargs["seq"] = run.record.seq + 1
-        return await super().settle(run_id, run.record.epoch if run is not None else epoch, **kwargs)
+
+def append_unchecked(rows: Writing, entries: Sequence[Append], *, at_end: bool = False) -> Querying[list[LogEnd]]:
+    """Add events to the logs of running runs, whoever owns them, and with `at_end` whatever is there already."""
+    answers: list[LogEnd] = []
+    for entry in entries:
+        found = list((yield "ends_of_logs", {"ids": json.encode([entry.run_id])}))
+        if not found:
+            answers.append("lost")
+            continue
+        _, _, run, last = found[0]
+        end: int = last or 0
+        entry = replace(entry, first=end + 1) if at_end else entry
+        if rules.extends(entry, end):
+            yield "append", [*rows_of(run, end + 1, entry)]
+            end = entry.first + len(entry.events) - 1
+        answers.append(end)
+    return answers
 
 
 @bad(
@@ -618,32 +661,37 @@ class _NoFencing(MemoryStore):
     "at-least-once delivery",
     expects="it has begun twice",
 )
-class _AppendsTwice(MemoryStore):
-    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
-        renumbered = [
-            replace(entry, first=run.record.seq + 1) if (run := self.stored_runs.get(entry.run_id)) else entry
-            for entry in entries
-        ]
-        return await super().append(node_id, renumbered)
+class _AppendsTwice(Writing):
+    def append(self, node_id: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
+        runs = []
+        for entry in entries:
+            runs.append((yield from self.run(entry.run_id)))
+        both = zip(entries, runs, strict=True)
+        again = [entry if run is None else replace(entry, first=run.seq + 1) for entry, run in both]
+        return (yield from super().append(node_id, again))
 
 
 @bad(
     "non-atomic-idempotency", "the key is looked up first and written later", "check, then act", expects="one key made"
 )
-class _ForgetsKeys(MemoryStore):
-    async def create_run(self, run: RunRecord, input: Sequence[Message] = (), **kwargs: Any) -> RunRecord:
-        key: Idempotency | None = kwargs.pop("idempotency", None)
-        made = await super().create_run(run, input, **kwargs)
+class _ForgetsKeys(Writing):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._later: dict[str, Idempotency] = {}
+
+    def create_run(self, *args: Any) -> Querying[RunRecord]:
+        *others, key = args
+        made = yield from super().create_run(*others, None)
         if key is not None:
-            self.stored_runs[made.id].key = key
+            self._later[made.id] = key
         return made
 
-    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
+    def append(self, node_id: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
         for entry in entries:
-            run = self.stored_runs.get(entry.run_id)
-            if run is not None and run.key is not None:
-                self.idempotency_keys[run.key.owner, run.key.key] = run.key.digest, run.record.id
-        return await super().append(node_id, entries)
+            key = self._later.pop(entry.run_id, None)
+            if key is not None and first((yield "key", {"owner": key.owner, "key": key.key})) is None:
+                yield "insert_key", asdict(key) | {"run_id": entry.run_id}
+        return (yield from super().append(node_id, entries))
 
 
 # one run at a time
@@ -663,19 +711,17 @@ class _StopsBySession(Engine):
         return await super().stop_run(run, by)
 
 
-class _StartsAnything(MemoryStore):
-    async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
-        session = self.stored_sessions.get(session_id)
-        if session is None or not (queued := session.queued()):
-            return None
-        return session.begin(queued[0], queued[0].record.input, node_id=node_id, at=now)
+class _StartsAnything(Writing):
+    def start_queued(self, *args: Any) -> Querying[RunRecord | None]:
+        return seeing(super().start_queued(*args), "unsettled", nothing)
 
 
 @bad(
     "queue-promoted-before-the-settlement",
     "the next run starts when the source ends, not when the run has settled",
     "`finally: start_next()` before the save",
-    store=_StartsAnything,
+    store=_SeveralMayRun,
+    transactions=_StartsAnything,
     expects="two runs are running in one session",
 )
 class _PromotesEarly(Keeper):
@@ -686,16 +732,18 @@ class _PromotesEarly(Keeper):
         await super().keep(pump)
 
 
-class _InterruptsFreely(MemoryStore):
-    def busy(self, session: Any, if_busy: Any) -> Any:
-        return None if if_busy == "interrupt" else super().busy(session, if_busy)
+class _InterruptsFreely(Writing):
+    def create_run(self, *args: Any) -> Querying[RunRecord]:
+        steps = super().create_run(*args)
+        return seeing(steps, "unsettled", nothing) if args[4] == "interrupt" else steps
 
 
 @bad(
     "interrupt-does-not-wait",
     "a message that interrupts is added before the partial of the run that it stopped",
     "odysseus: cancel, then send at once",
-    store=_InterruptsFreely,
+    store=_SeveralMayRun,
+    transactions=_InterruptsFreely,
     expects="its answer does not follow its question",
 )
 class _InterruptDoesNotWait(SessionQueue):
@@ -706,16 +754,18 @@ class _InterruptDoesNotWait(SessionQueue):
         return [pump.run for pump in running]
 
 
-class _NeverBusy(MemoryStore):
-    def busy(self, session: Any, if_busy: Any) -> Any:
-        return None if if_busy == "reject" else super().busy(session, if_busy)
+class _NeverBusy(Writing):
+    def create_run(self, *args: Any) -> Querying[RunRecord]:
+        steps = super().create_run(*args)
+        return seeing(steps, "unsettled", nothing) if args[4] == "reject" else steps
 
 
 @bad(
     "busy-check-outside-the-lock",
     "two sends both look, both find the session free, and both start",
     "odysseus double send: the current run stays `running` for ever in 11-24 % of schedules",
-    store=_NeverBusy,
+    store=_SeveralMayRun,
+    transactions=_NeverBusy,
     expects="two runs are running in one session",
 )
 class _ChecksOutsideTheLock(SessionQueue):
@@ -741,9 +791,8 @@ def lease_of(shared: Shared) -> Lease:
 class _AdoptsLater(Recovery):
     async def inherit(self, run_id: str, epoch: int) -> None:
         await self.shared.retry(lambda: read_back(self.shared.store, run_id))
-        run = self.shared.store.medium.stored_runs.get(run_id)  # type: ignore[attr-defined]
-        if run is not None and not run.record.node_id:
-            run.record = replace(run.record, node_id=self.shared.node_id)
+        medium: Medium = self.shared.store.medium  # type: ignore[attr-defined]
+        medium.sql("UPDATE runs SET keeper = :node WHERE id = :id AND keeper = ''", node=self.shared.node_id, id=run_id)
         await super().inherit(run_id, epoch)
 
 
@@ -753,15 +802,24 @@ class _AdoptsLater(Recovery):
     "LibreChat PR #14059",
     expects="a subscriber saw something else than the log has",
 )
-class _CountsAnew(MemoryStore):
-    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
-        before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
-        owned = await super().claim(node_id, unbroken)
-        for run_id, run in self.stored_runs.items():
-            if run.record.epoch != before[run_id]:
-                run.events.clear()
-                run.record = replace(run.record, seq=0)
+class _CountsAnew(Writing):
+    def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
+        before = yield from _epochs(self)
+        owned = yield from super().claim(node_id, unbroken)
+        for run_id in _taken(before, owned):
+            row = first((yield "log", {"id": run_id}))
+            assert row is not None
+            yield "trim_events", [(row["n"],)]
         return owned
+
+
+def _epochs(rows: Writing) -> Querying[dict[str, int]]:
+    running = yield from rows.list_runs(None, None, "running", "", None, 1_000)
+    return {run.id: run.epoch for run in running}
+
+
+def _taken(before: dict[str, int], owned: dict[str, int]) -> list[str]:
+    return [run_id for run_id, epoch in owned.items() if epoch != before[run_id]]
 
 
 @bad(
@@ -770,11 +828,12 @@ class _CountsAnew(MemoryStore):
     "LangGraph #7213: runs taken after 180 s",
     expects="it was taken over from a living process",
 )
-class _ClaimsTheLiving(MemoryStore):
-    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
-        for node in [node for node in self.stored_nodes.values() if node.id != node_id]:
-            self.stored_nodes[node.id] = replace(node, fenced=True)
-        return await super().claim(node_id, unbroken)
+class _ClaimsTheLiving(Writing):
+    def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
+        for node in (yield from self.nodes()):
+            if node.id != node_id:
+                yield "release", {"id": node.id}
+        return (yield from super().claim(node_id, unbroken))
 
 
 @bad(
@@ -812,15 +871,14 @@ class _ForgetsWhatItClaimed(Recovery):
     recovery=_AdoptsLater,
     stage=_many_find_an_orphan,
 )
-class _ClaimsForNobody(MemoryStore):
-    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
-        before = {run_id: run.record.epoch for run_id, run in self.stored_runs.items()}
-        owned = await super().claim(node_id, unbroken)
-        for run_id, run in self.stored_runs.items():
-            if run.record.epoch != before[run_id]:
-                run.record = replace(run.record, node_id="")
-        orphans = [run.record for run in self.stored_runs.values() if run.record.status == "running"]
-        return owned | {record.id: record.epoch for record in orphans if not record.node_id}
+class _ClaimsForNobody(Writing):
+    def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
+        before = yield from _epochs(self)
+        owned = yield from super().claim(node_id, unbroken)
+        for run_id in _taken(before, owned):
+            yield "give_up", {"node_id": node_id, "id": run_id}
+        running = yield from self.list_runs(None, None, "running", "", None, 1_000)
+        return owned | {run.id: run.epoch for run in running if not run.node_id}
 
 
 class _RenewsNothingMore(Lease):
@@ -907,8 +965,9 @@ class _StartsWithoutItsLease(Lease):
     "a run that shows `running` for ever after a restart",
     expects="it was never settled",
 )
-class _NoRecovery(MemoryStore):
-    async def claim(self, node_id: str, unbroken: float = 0.0) -> dict[str, int]:
+class _NoRecovery(Writing):
+    def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
+        yield from ()
         return {}
 
 
@@ -937,20 +996,14 @@ class _StopAsASignal(Intents):
     expects="its log is not what its source yielded|something follows its settlement|it was never settled",
     stage=_sleeper_wakes_up,
 )
-class _ChecksWithoutALock(MemoryStore):
-    async def append(self, node_id: str, entries: Sequence[Any]) -> list[Any]:
-        may = self.is_standing(node_id)
-        epochs = {
-            entry.run_id: self.stored_runs[entry.run_id].record.epoch
-            for entry in entries
-            if entry.run_id in self.stored_runs
-        }
+class _ChecksWithoutALock(Medium):
+    async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
+        may = bool(self.sql("SELECT 1 FROM keepers WHERE id = :id AND NOT fenced", id=node_id))
+        epochs = dict(map(tuple, self.sql("SELECT id, epoch FROM runs")))
         await asyncio.sleep(0.3)
         if not may or any(entry.epoch != epochs.get(entry.run_id) for entry in entries):
             return await super().append(node_id, entries)
-        for entry in entries:
-            self.stored_runs[entry.run_id].extend(entry.events)
-        return [self.stored_runs[entry.run_id].record.seq for entry in entries]
+        return self.transact(lambda rows: append_unchecked(rows, entries, at_end=True))
 
 
 @bad(

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store import Store
+from holdfast.store.memory import MemoryStore
+from holdfast.store.rows.transactions import Writing
+from holdfast.store.sqlite.driver import DIALECT
 
 from .scenario import AT_ONCE
 
 if TYPE_CHECKING:
     from .world import Server, World
+
+
+class Medium(MemoryStore):
+    """The store of all servers, which a crash leaves behind: with the transactions that ship, or with a mistake."""
+
+    def __init__(self, clock: Callable[[], float], transactions: type[Writing] = Writing) -> None:
+        super().__init__(clock)
+        self.rows = transactions(DIALECT, clock)
+
+    def sql(self, text: str, **values: Any) -> list[sqlite3.Row]:
+        """Look at the rows, or change them."""
+        return self.db.execute(text, values).fetchall()
 
 
 def peek(work: Coroutine[Any, Any, Any]) -> Any:
@@ -25,13 +41,13 @@ def peek(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Connection:
-    """Passes every call on to the medium, which is what a crash leaves behind, with the faults of the weather.
+    """Passes every call on to the medium, with the faults of the weather.
 
     A call may take time before and after it takes effect, may fail before it takes effect, or after: then the caller
     sees an error although the work is done.
     """
 
-    def __init__(self, world: World, medium: Store, server: Server) -> None:
+    def __init__(self, world: World, medium: Medium, server: Server) -> None:
         self.world = world
         self.medium = medium
         self.server = server

@@ -10,22 +10,21 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from holdfast.engine.engine import Engine, EngineClasses
 from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
 from holdfast.log.log import Log
 from holdfast.runs.run import Run
-from holdfast.store import Idempotency, RunRecord, Store
-from holdfast.store.memory import MemoryStore
+from holdfast.store import Idempotency, RunRecord
+from holdfast.store.rows.transactions import Writing
+from tests.support.rows import lose_events
 
 from . import checker, sources
 from .history import Ask, FeedFacts, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
 from .loop import PROCESS, Livelock, Process, SeededLoop, context_of
 from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw, draw_nodes
-from .store import Connection, peek
+from .store import Connection, Medium, peek
 
 CALM = 40.0
 """Virtual seconds after which all faults are over..."""
@@ -45,7 +44,8 @@ class Design:
 
     name: str = "holdfast"
     engine: Callable[..., Engine] = Engine
-    store: Callable[[Callable[[], float]], Store] = MemoryStore
+    store: type[Medium] = Medium
+    transactions: type[Writing] = Writing
     classes: EngineClasses = field(default_factory=EngineClasses)
     """The parts of the engine, one of them with a mistake in it."""
     reason: str = ""
@@ -133,7 +133,7 @@ class World:
         self.weather: Weather = self.scenario.weather
         self.loop = SeededLoop(rng, self.scenario.disorder)
         self.history = History(lines=[] if verbose else None)
-        self.medium: Any = design.store(self.store_clock)
+        self.medium = design.store(self.store_clock, design.transactions)
         self.servers: list[Server] = []
         self.over = False
         self.rolled_back = False
@@ -242,9 +242,10 @@ class World:
         """Find the servers that were just taken for dead, and whether a renewal of theirs had failed a moment ago."""
         is_slow, now = max(self.scenario.weather.delays) > 1.0, self.loop.time()
         for server in self.servers:
-            node = self.medium.stored_nodes.get(server.engine.node_id)
-            if node is not None and node.fenced and is_slow and now - server.last_failed_renewal < LEASE:
-                server.starved.add(node.id)
+            node_id = server.engine.node_id
+            fenced = self.medium.sql("SELECT 1 FROM keepers WHERE id = :id AND fenced", id=node_id)
+            if fenced and is_slow and now - server.last_failed_renewal < LEASE:
+                server.starved.add(node_id)
 
     def losses(self, server: Any) -> int:
         """Return how often a server may lose its runs: it died, slept or closed, or could not renew its lease.
@@ -717,12 +718,11 @@ class World:
     def _roll_back(self) -> None:
         """The store loses the newest events of the runs that go on, as a standby may that takes over."""
         self.rolled_back = True
-        for run in self.medium.stored_runs.values():
-            if run.record.status == "running" and run.events:
-                left = int(self.random() * len(run.events))
-                self.say(f"the log of {run.record.id} is rolled back to {left}")
-                del run.events[left:]
-                run.record = replace(run.record, seq=left)
+        for (run_id,) in self.medium.sql("SELECT id FROM runs WHERE status = 'running' ORDER BY n"):
+            if events := peek(self.medium.read_log(run_id, 0, 1_000_000)):
+                left = int(self.random() * len(events))
+                self.say(f"the log of {run_id} is rolled back to {left}")
+                lose_events(self.medium, run_id, left)
 
     def _jump(self, seconds: float) -> None:
         self._offset += seconds
@@ -837,7 +837,7 @@ class World:
         """Tell whether every run has ended, kept or not, and every server is up."""
         alive = self._alive()
         return (
-            all(run.record.status == "settled" for run in self.medium.stored_runs.values())
+            not self.medium.sql("SELECT 1 FROM runs WHERE status <> 'settled'")
             and all(server.ready for server in alive)
             and not any(server.engine.held for server in alive)
         )
@@ -852,7 +852,7 @@ class World:
     def digest(self) -> int:
         """Return a number that two runs of the same seed share only if they were the same to the last step."""
         told = [(run.id, run.told, [view.shown for view in run.views]) for run in self.history.runs.values()]
-        logs = [(run.record, run.events) for run in self.medium.stored_runs.values()]
+        logs = [tuple(row) for name in ("runs", "events") for row in self.medium.sql(f"SELECT * FROM {name}")]
         return zlib.crc32(repr((self.loop.trace, told, logs)).encode())
 
     def check_idle(self, server: Server) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from holdfast.store import Store
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 SIMULATION = ROOT / "tests" / "simulation"
@@ -122,6 +124,27 @@ def private_seams(tree: ast.Module, tests: Classes, ours: Classes) -> Iterator[s
         yield from (f"{each.lineno} {each.name} overrides {name}" for name in sorted(defined([each]) & inherited))
         used = [node for node, is_own in private_names(each) if is_own and node.attr not in known]
         yield from (f"{node.lineno} {ast.unparse(node)}" for node in used)
+
+
+FEW = 5
+"""Methods of the store that a class beside the transactions may have: a wrapper, or one database's own way."""
+
+
+def test_the_transactions_of_the_store_are_written_once():
+    """A second implementation needs each change twice, and a test on it says nothing of the one that ships."""
+    methods = {name for name in dir(Store) if not name.startswith("_")}
+    stores = {
+        f"{path}: {node.name}": len(
+            methods & {each.name for each in node.body if isinstance(each, ast.AsyncFunctionDef | ast.FunctionDef)}
+        )
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases)
+    }
+    written = {place for place, count in stores.items() if count > FEW}
+
+    assert [] == sorted(place for place in written if "/store/rows/" not in place)
+    assert any(place.endswith(": RowStore") for place in written), "the rule is checked against nothing"
 
 
 def test_the_simulation_uses_no_private_name_of_what_it_tests():

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
@@ -20,6 +19,7 @@ from holdfast.store import Append, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails
 from tests.requirements import requirement
+from tests.support.rows import lose_events
 from tests.support.waiting import LONG, SOON
 
 
@@ -271,9 +271,7 @@ async def test_a_store_that_was_rolled_back_gets_again_what_it_lacks():
     async with Engine(store) as engine:
         run = await engine.start(source(), keep=True)
         await spoken(run, "one two ")
-        stored = store.stored_runs[run.id]
-        del stored.events[1:]
-        stored.record = replace(stored.record, seq=1)
+        lose_events(store, run.id, 1)
         more.set()
         async with asyncio.timeout(LONG):
             settlement = await run.settled()
@@ -315,9 +313,7 @@ async def test_a_run_that_cannot_be_sent_again_fails_alone():
         runs = [await engine.start(source(), keep=True) for _ in range(2)]
         for run in runs:
             await spoken(run, "one ")
-        stored = store.stored_runs[runs[0].id]
-        del stored.events[1:]
-        stored.record = replace(stored.record, seq=1)
+        lose_events(store, runs[0].id, 1)
         store.broken = runs[0].id
         more.set()
         async with asyncio.timeout(LONG):

@@ -31,7 +31,6 @@ from . import (
     RunRecord,
     SearchHit,
     Spent,
-    UsageRow,
 )
 
 CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
@@ -128,11 +127,6 @@ def refuse_other_end(run: RunRecord, seq: int) -> None:
 # the feed
 
 
-def added(message: Message) -> FeedItem:
-    """The feed entry of a message that was added."""
-    return "message.added", {"message": plain_json(message)}
-
-
 def started(run: RunRecord) -> FeedItem:
     """The feed entry of a run that has started."""
     return "run.started", {
@@ -156,11 +150,6 @@ def queue_changed(run: RunRecord) -> FeedItem:
 def continued(before: Message, now: Message) -> Message:
     """Return a message that a run has continued, with the parent and the time of the old one."""
     return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)
-
-
-def went_on(message: Message) -> FeedItem:
-    """The feed entry of a message that a run has continued."""
-    return "message.changed", {"message": plain_json(message)}
 
 
 def settled_entry(run_id: str, settlement: AnySettlement, message: Message | None) -> FeedItem:
@@ -387,18 +376,6 @@ def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
     )
 
 
-def final_charge(charge: Charge, known: Charge | None) -> Charge:
-    """Return the final charge of an ended run: never less than what was measured while it ran."""
-    if known is None:
-        return charge
-    return replace(
-        charge,
-        input_tokens=max(charge.input_tokens, known.input_tokens),
-        output_tokens=max(charge.output_tokens, known.output_tokens),
-        cost=max((cost for cost in (charge.cost, known.cost) if cost is not None), default=None),
-    )
-
-
 def added_charge(total: Charge, charge: Charge) -> Charge:
     """Return the sum of two charges of the same payer, model and day."""
     is_priced = total.cost is not None or charge.cost is not None
@@ -408,28 +385,6 @@ def added_charge(total: Charge, charge: Charge) -> Charge:
         input_tokens=total.input_tokens + charge.input_tokens,
         output_tokens=total.output_tokens + charge.output_tokens,
         cost=(total.cost or 0.0) + (charge.cost or 0.0) if is_priced else None,
-    )
-
-
-def added_usage(row: UsageRow | None, charge: Charge) -> UsageRow:
-    """Return a row of usage with one more charge."""
-    if row is None:
-        row = UsageRow(
-            day=charge.day,
-            owner=charge.owner,
-            key=charge.payer.key,
-            model=charge.model,
-            runs=0,
-            input_tokens=0,
-            output_tokens=0,
-            cost=0.0,
-        )
-    return replace(
-        row,
-        runs=row.runs + charge.runs,
-        input_tokens=row.input_tokens + charge.input_tokens,
-        output_tokens=row.output_tokens + charge.output_tokens,
-        cost=row.cost + (charge.cost or 0.0),
     )
 
 

@@ -59,22 +59,6 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
 
-    def has(self, entry: AuditEntry) -> bool:
-        """Return whether an entry matches."""
-        return (
-            (self.actors is None or entry.actor in self.actors)
-            and (self.action is None or entry.action == self.action or entry.action.startswith(f"{self.action}."))
-            and not (self.changes and is_read(entry.action))
-            and (self.person is None or self.person in (entry.actor, entry.target))
-            and (self.since is None or entry.at >= self.since)
-            and (self.until is None or entry.at < self.until)
-        )
-
-
-def is_read(action: str) -> bool:
-    """Return whether an action reads and changes nothing. Actions without a name are the method and the path."""
-    return action.startswith("GET ") or action.endswith((".list", ".read"))
-
 
 class AuditLog(Protocol):
     """The methods of a store that write and read the audit log. There is none that changes an entry."""
@@ -158,38 +142,3 @@ class ChainCheck:
         if not self.problem and self.last != newest:
             self.problem = f"Entry {newest[0]} was changed, or all entries were made again."
         return self.problem
-
-
-class MemoryAudit:
-    """The audit log of a store in memory."""
-
-    def __init__(self) -> None:
-        self._audit: dict[str, AuditEntry] = {}
-        self._audit_end: tuple[int, str] = (0, "")
-
-    async def add_audit(self, entry: AuditEntry) -> AuditEntry:
-        """Add an entry to the end."""
-        if (known := self._audit.get(entry.id)) is not None:
-            return known
-        added = self._audit[entry.id] = chained_entry(entry, self._audit_end)
-        self._audit_end = added.n, added.hash
-        return added
-
-    async def read_audit(
-        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
-    ) -> list[AuditEntry]:
-        """Return entries."""
-        found: Sequence[AuditEntry] = [it for it in self._audit.values() if filter.has(it) and it.n > after]
-        if before is not None:
-            found = [entry for entry in reversed(found) if entry.n < before]
-        return list(found[:limit])
-
-    async def audit_end(self) -> tuple[int, str]:
-        """Return number and digest of the newest entry."""
-        return self._audit_end
-
-    async def delete_audit(self, through: int) -> int:
-        """Delete the entries up to a number."""
-        count = len(self._audit)
-        self._audit = {id: entry for id, entry in self._audit.items() if entry.n > through}
-        return count - len(self._audit)

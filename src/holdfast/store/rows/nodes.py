@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ class NodesReading(SpendingReading, PeopleReading):
 
     def nodes(self) -> Querying[list[NodeRecord]]:
         """Return the nodes that are not fenced."""
-        return [_as_node(row) for row in (yield "nodes", {"clock": time.time()})]
+        return [_as_node(row) for row in (yield "nodes", {"clock": self._clock()})]
 
     def intent(self, id: str) -> Querying[Intent | None]:
         """Return a request to the owner of a run."""
@@ -63,17 +62,17 @@ class NodesWriting(NodesReading):
     def renew(self, node_id: str, seconds: float, details: NodeDetails) -> Querying[NodeRecord | None]:
         """Renew the lease of a node."""
         values = asdict(details) | {"counts": encode(details.counts)}
-        yield "renew", {"id": node_id, "seconds": seconds, "clock": time.time(), **values}
-        row = first((yield "node", {"id": node_id, "clock": time.time()}))
+        yield "renew", {"id": node_id, "seconds": seconds, "clock": self._clock(), **values}
+        row = first((yield "node", {"id": node_id, "clock": self._clock()}))
         return None if row is None or row["fenced"] else _as_node(row)
 
     def take_starts(self, owner: str, starts: int, per_minute: int) -> Querying[float]:
         """Take starts from the bucket of an owner, or return the seconds until there are enough."""
-        yield "add_start_rate", {"owner": owner, "rest": float(per_minute), "clock": time.time()}
-        (row,) = yield "start_rate", {"owner": owner, "clock": time.time()}
+        yield "add_start_rate", {"owner": owner, "rest": float(per_minute), "clock": self._clock()}
+        (row,) = yield "start_rate", {"owner": owner, "clock": self._clock()}
         rest, wait = rules.starts_left(row["rest"], row["age"], starts, per_minute)
         if not wait:
-            yield "change_start_rate", {"owner": owner, "rest": rest, "clock": time.time()}
+            yield "change_start_rate", {"owner": owner, "rest": rest, "clock": self._clock()}
         return wait
 
     def release(self, node_id: str) -> Querying[None]:
@@ -87,7 +86,7 @@ class NodesWriting(NodesReading):
 
     def claim(self, node_id: str, unbroken: float) -> Querying[dict[str, int]]:
         """Take over runs of dead nodes, and return the epochs of all runs of this node."""
-        now = time.time()
+        now = self._clock()
         yield "fence", {"node_id": node_id, "unbroken": unbroken, "clock": now}
         yield "take_orphans", {"node_id": node_id, "limit": CLAIMED_AT_ONCE, "clock": now}
         return {row["id"]: row["epoch"] for row in (yield "owned", {"node_id": node_id})}
@@ -105,7 +104,7 @@ class NodesWriting(NodesReading):
     def ask_owner(self, intent: Intent) -> Querying[tuple[Intent, str] | None]:
         """Store a request to the node that owns a run. Return it and the node; None if the run is not running."""
         values = {name: getattr(intent, name) for name in ("id", "run_id", "kind", "asked_by")}
-        yield "ask_owner", {**values, "body": encode(intent.body), "clock": time.time()}
+        yield "ask_owner", {**values, "body": encode(intent.body), "clock": self._clock()}
         row = first((yield "intent", {"id": intent.id}))
         return None if row is None or row["status"] != "running" else (_as_intent(row), row["node_id"])
 
@@ -135,7 +134,7 @@ class NodesWriting(NodesReading):
 
     def forget_intents(self, seconds: float) -> Querying[None]:
         """Remove requests that are older than `seconds`."""
-        yield "forget_intents", {"seconds": seconds, "clock": time.time()}
+        yield "forget_intents", {"seconds": seconds, "clock": self._clock()}
 
 
 def _as_node(row: Row) -> NodeRecord:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import IdempotencyConflict, ResumeGap
@@ -44,8 +45,9 @@ _READ_AT_ONCE = 256 * 1024  # bytes of a log in one read
 class Reading:
     """The reads of one transaction."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, clock: Callable[[], float] = time.time) -> None:
         self._dialect = dialect
+        self._clock = clock
 
     # runs
 

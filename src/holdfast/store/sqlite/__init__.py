@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from ...errors import StoreUnavailable
-from ..hints import Hints
-from ..nodes import OnHint
+from ..hints import LocalHints
 from ..rows import Querying
 from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
@@ -24,7 +23,7 @@ __all__ = ["SqliteStore", "StoreDamaged", "StoreInUse", "StoreReadOnly", "StoreT
 T = TypeVar("T")
 
 
-class SqliteStore(RowStore):
+class SqliteStore(LocalHints, RowStore):
     """Stores everything in one SQLite file, which belongs to one process.
 
     Concurrent writes share one commit. It is flushed to the disk if any of its writes must survive a power cut;
@@ -36,11 +35,11 @@ class SqliteStore(RowStore):
 
         `trace` is called with each statement of the writer, in its thread.
         """
+        super().__init__()
         self.path = locate(path)
         self._writer = Writer(self.path, trace)
         self._readers = Readers(self.path)
         self._key_reader = Readers(self.path, 1, "keys")
-        self._hints = Hints()
         self._closed = False
         self._writer.open()
         self._readers.open()
@@ -88,16 +87,6 @@ class SqliteStore(RowStore):
         if not more:
             await self._writer.empty_log()
         return more
-
-    # hints: one process has the file, so they stay within it
-
-    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
-        """Wake a node, or all nodes."""
-        self._hints.send(topic, ids, to)
-
-    def listen(self, node_id: str, on_hint: OnHint) -> Callable[[], None]:
-        """Call `on_hint` with each hint for a node."""
-        return self._hints.listen(node_id, on_hint)
 
     async def close(self) -> None:
         """Finish the calls in progress, checkpoint the write-ahead log, and close the file."""

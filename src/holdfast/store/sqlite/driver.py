@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from ..rows import Dialect, Querying, Row
 from ..rows.nodes import NodesReading
 from ..rows.queries import queries
 from ..rows.transactions import Writing
+from .file import roll_back
 
 T = TypeVar("T")
 
@@ -42,3 +44,14 @@ def drive(db: sqlite3.Connection, steps: Querying[T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done in the block; after an error nothing of it."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        roll_back(db)

