@@ -439,7 +439,7 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         own = [it for it in self.stored_sessions.values() if it.session.owner == owner]
         runs = [it for it in self.stored_runs.values() if it.record.owner == owner]
         kept: list[Any] = [message for it in own for message in it.messages.values()]
-        kept += [(it.record.request, it.record.input, it.record.settlement) for it in runs]
+        kept += [(it.record.ask, it.record.input, it.record.settlement) for it in runs]
         kept += [event for it in runs for event in it.events]
         kept += [it.body for it in self._documents.values() if it.owner == owner]
         files = {name: file for it in own for name, file in it.files.items()}
