@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.asks import ResponseAsk
 from holdfast.events import Event
 from holdfast.log.segment import segment_of
 from holdfast.server.dialects.run_responses import Rendering
@@ -232,7 +233,7 @@ WIRES = [
     ),
     Wire(
         "responses",
-        lambda: openai_responses.ResponseFrames(openai_responses.Response(RUN, MODEL, CREATED, {})),
+        lambda: openai_responses.ResponseFrames(openai_responses.Response(RUN, MODEL, CREATED, ResponseAsk())),
         lambda run: f"/v1/responses/{openai_responses.response_id(run)}?stream=true",
         _read_responses,
     ),

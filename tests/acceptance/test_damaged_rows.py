@@ -52,3 +52,22 @@ async def test_a_damaged_row_is_shown_as_unreadable_and_the_others_are_right(tmp
     assert 1 == checked.code
     for name in (f"sessions.params of {damaged}", f"messages.body of {asked['id']}", f"runs.settlement of {runs[0]}"):
         assert name in checked.err.replace("\n", " ")
+
+
+@requirement("store.damaged-rows")
+async def test_a_run_whose_request_is_damaged_ends_after_a_crash(tmp_path):
+    """No source can be made of it again, and the server must end it as every run that has lost its source."""
+    async with Server(tmp_path / "data", [SCRIPTED]) as server:
+        async with server.client() as client:
+            api = Native(client)
+            run = await api.start(await api.new_session(), "hello", "scripted/hang")
+        await server.kill9()
+        unknown = f"""UPDATE runs SET ask = CAST('{{"type":"unknown"}}' AS BLOB) WHERE id = '{run}'"""
+        await asyncio.to_thread(damage, server.data / "holdfast.db", unknown)
+        await server.restart()
+        async with server.client() as client:
+            ended = await Native(client).settled(run)
+        checked = await Shell(tmp_path, here(server))("db", "check", "--data", str(server.data))
+
+    assert "interrupted" == ended["outcome"]
+    assert f"runs.ask of {run}" in checked.err.replace("\n", " ")

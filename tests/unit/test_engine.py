@@ -28,6 +28,7 @@ from holdfast import (
     Truncated,
     Usage,
 )
+from holdfast.asks import ProgramAsk
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
 from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult
 from holdfast.ids import new_id
@@ -847,7 +848,7 @@ async def test_what_an_ended_run_was_asked_counts_too():
     async with Engine(limits=Limits(recent=1000)) as engine:
         before = await engine.start(source("x"))
         await ended(before)
-        asked = RunRecord(id=new_id("run"), request={"messages": [{"content": "x" * 200_000}]})
+        asked = RunRecord(id=new_id("run"), ask=ProgramAsk(data="x" * 200_000))
         await ended(await engine.submit(asked, source=source("y"), keep=False))
 
         with pytest.raises(RunNotFound):
@@ -882,7 +883,7 @@ async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
 async def test_what_cannot_be_weighed_is_remembered_all_the_same():
     """A request that somebody else's code has made may hold anything; nobody has looked at it before."""
     async with Engine() as engine:
-        asked = RunRecord(id=new_id("run"), request={"tools": [object()]})
+        asked = RunRecord(id=new_id("run"), ask=ProgramAsk(data=object()))
         run = await engine.submit(asked, source=source("x"), keep=False)
         await ended(run)
 

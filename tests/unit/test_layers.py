@@ -50,6 +50,7 @@ LAYERS: dict[str, int] = {
     "log": 1,
     "concurrency": 1,
     "events": 0,
+    "asks": 0,
     "environment": 0,
     "errors": 0,
     "access": 0,

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from holdfast.asks import ResponseAsk
 from holdfast.events import (
     Completed,
     ErrorInfo,
@@ -70,8 +71,8 @@ def logs(draw: st.DrawFn) -> list[Event]:
     return [*events, Settled(settled)]
 
 
-def rendering(asked: dict[str, Any] | None = None) -> ResponseFrames:
-    return ResponseFrames(Response(RUN, "up/m", 1.5, asked or {}))
+def rendering() -> ResponseFrames:
+    return ResponseFrames(Response(RUN, "up/m", 1.5, ResponseAsk()))
 
 
 def parsed(frames: list[bytes]) -> list[dict[str, Any]]:
@@ -127,7 +128,7 @@ def test_every_stream_is_one_that_clients_can_follow(log):
 def test_the_deltas_are_what_the_object_has(log):
     """Put together from the stream or fetched: the same items, and the same as a response that only gathers."""
     events = parsed(rendering().frames(log))
-    gathered = Response(RUN, "up/m", 1.5, {})
+    gathered = Response(RUN, "up/m", 1.5, ResponseAsk())
     gathered.add(log)
     last = events[-1]["response"]
     built: dict[int, str] = {}

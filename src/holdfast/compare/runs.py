@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ..asks import PaneAsk
 from ..concurrency.watchers import Wake, Watchers
 from ..engine.engine import Engine
 from ..errors import (
@@ -55,7 +56,6 @@ logger = logging.getLogger(__name__)
 ROOM_PAUSE = 0.2  # seconds between two tries to start a pane while there is no room
 
 KEYS = "comparison_key"
-COMPARISON = "comparison"  # the key of the comparison's id in the request of a pane's run
 
 ComparisonChange = Callable[[Comparison], Comparison]
 
@@ -207,7 +207,7 @@ class Round(JobWork):
             model=pane.model if kept.is_revealed else masked(pane.pane),
             kind="pane",
             lifetime="attached",
-            request={"params": kept.params, COMPARISON: kept.id},
+            ask=PaneAsk(params=kept.params, comparison_id=kept.id),
             payer=kept.payer,
         )
         self._places.give_back()  # the start takes the place again at once
@@ -364,8 +364,8 @@ class Rounds:
 
     async def pane_run_info(self, record: RunRecord) -> PaneRunInfo:
         """Return the public data of a pane's run. After the reveal it has more than the run's record."""
-        id = record.request.get(COMPARISON)
-        stored = await self.documents.get(id, owner=record.owner) if record.kind == "pane" and id else None
+        ask = record.ask
+        stored = await self.documents.get(ask.comparison_id, owner=record.owner) if isinstance(ask, PaneAsk) else None
         kept = None if stored is None else stored.body
         if kept is None or not kept.is_revealed or record.id not in kept.blind_runs:
             return PaneRunInfo(record.model, is_blind=kept is not None and record.id in kept.blind_runs)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ..access import Payer
+from ..asks import ChatAsk
 from ..engine.engine import Engine
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
@@ -402,7 +403,7 @@ class BatchRunner:
                 owner=work.owner,
                 model=work.batch.models[model],
                 kind="batch",
-                request={"messages": _messages(work, prompt), "params": work.batch.params},
+                ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
                 payer=work.batch.payer,
             )
             try:

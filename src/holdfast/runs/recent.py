@@ -44,4 +44,4 @@ class Recent:
 
 def _weight(run: Run, log: Log) -> int:
     """Return the memory of an ended run, in events."""
-    return log.seq + _EVENTS_OF_A_RUN + (log.size + characters(run.record.request)) // _CHARACTERS_OF_AN_EVENT
+    return log.seq + _EVENTS_OF_A_RUN + (log.size + characters(run.record.ask)) // _CHARACTERS_OF_AN_EVENT

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ..access import Payer as Payer
+from ..asks import Ask, ProgramAsk
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from ..ids import ModelName
@@ -39,7 +40,7 @@ LONGEST_KEY = 256
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is stored. `request` belongs to the caller that started it: its data for making the source again."""
+    """A run as it is stored."""
 
     id: str
     owner: str = ""
@@ -58,7 +59,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The process that owns the run."""
     epoch: int = 1
     """The number of the owner: a writer with a lower one is refused."""
-    request: dict[str, Any] = {}
+    ask: Ask = ProgramAsk()
     queue_number: int | None = None
     ahead: bool = False
     """True for a run that was queued to interrupt: it starts before the other queued runs."""

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from ...access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ...agents import approvals as desks
 from ...asgi import events, last_seen
+from ...asks import chat_ask
 from ...errors import BadRequest, NotFound, StoreUnavailable
 from ...events import ApprovalRequested, StoppedBy
 from ...history import text_of
@@ -101,9 +102,8 @@ async def _question(parts: Parts, record: RunRecord) -> str:
     if record.session_id and record.parent_id:
         message = await parts.store.get_message(record.session_id, record.parent_id)
         return "" if message is None else text_of(message.content)
-    sent = record.request.get("messages")
-    last = sent[-1] if isinstance(sent, list) and sent else None
-    return text_of(last.get("content")) if isinstance(last, dict) else ""
+    sent = chat_ask(record.ask).messages
+    return text_of(sent[-1].get("content")) if sent else ""
 
 
 async def get_run(parts: Parts, request: Request) -> ASGIApp:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT_SHARED
 from ...agents.loop import GO_ON
+from ...asks import SessionAsk
 from ...errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
@@ -25,7 +26,6 @@ from ..request import decode, idempotency, read_body, wants_events
 from ..routing import Endpoint
 from ..run_json import run_headers, run_json
 from ..services import Parts
-from ..sources.agents import STREAM
 from ..starting.starting import AllowedStart
 from .runs import events_of, steer
 from .session_input import MessageContent, user_message
@@ -116,18 +116,19 @@ class _Ask(Generic[RunBody]):
 
     def _record(self, allowed: AllowedStart, continues: Message | None, notice: str) -> RunRecord:
         session, decoded = self.session, self.decoded
+        ask = SessionAsk(
+            params={**session.params, **decoded.params},
+            stream=wants_events(self.request),
+            notice=notice,
+            default_agent=self.parts.agents.has_default(allowed.caller, decoded.kind, allowed.model.name),
+        )
         return allowed.record(
+            ask,
             owner=session.owner,
             session_id=session.id,
             message_id=continues.id if continues else new_id("msg"),
             kind=decoded.kind,
             lifetime=decoded.lifetime,
-            request={
-                "params": {**session.params, **decoded.params},
-                STREAM: wants_events(self.request),
-                **({"notice": notice} if notice else {}),
-                **self.parts.agents.default_for(allowed.caller, decoded.kind, allowed.model.name),
-            },
         )
 
     def response(self, run: Run) -> ASGIApp:

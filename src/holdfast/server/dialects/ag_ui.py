@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
+from ...asks import AgUiAsk
 from ...fields import check_fields
 from ...history import Message, branch
 from ...runs.run import Run
@@ -23,9 +23,6 @@ from ..routing import Endpoint
 from ..services import Parts
 from .openai_chat import ChatBody, check_messages, start_chat
 from .run_responses import frames_seen, stream
-
-KEPT = "ag_ui"
-"""The field of a run's request with the client's ids."""
 
 
 async def run_agent(parts: Parts, request: Request) -> ASGIApp:
@@ -41,11 +38,11 @@ async def run_agent(parts: Parts, request: Request) -> ASGIApp:
     body = convert(chat, ChatBody)
     check_messages(body)
     allowed = await parts.starting.allow(request, props.model, idempotency(request, raw))
-    kept = {KEPT: {"thread_id": input.thread_id, "run_id": input.run_id, "state": input.state or None}}
     if isinstance(allowed, Run):
         run = allowed
     else:
-        run = await start_chat(parts, request, allowed, body, chat, kept=kept, begins=True, streams=True)
+        ask = AgUiAsk(thread_id=input.thread_id, run_id=input.run_id, state=input.state or None)
+        run = await start_chat(parts, request, allowed, body, chat, ask, begins=True, streams=True)
     return ag_ui_events(parts, run, input.protocol_version, attached=run.take_hold())
 
 
@@ -76,13 +73,13 @@ def ag_ui_events(
     attached: bool = False,
 ) -> EventStream:
     """Return a run as AG-UI's events."""
-    kept: dict[str, Any] = run.record.request.get(KEPT, {})
+    ask = run.record.ask if isinstance(run.record.ask, AgUiAsk) else None
     rendering = ag_ui.AgUiEvents(
         run.id,
         run.record.echo,
-        thread_id=kept.get("thread_id") or run.record.session_id or run.id,
-        run_id=kept.get("run_id"),
-        state=kept.get("state"),
+        thread_id=ask.thread_id if ask else run.record.session_id or run.id,
+        run_id=ask.run_id if ask else None,
+        state=ask.state if ask else None,
         messages=messages,
         cancelled=ag_ui.knows_cancelled(protocol_version),
     )

@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
+from ...asks import AiSdkAsk
 from ...errors import BadRequest, StaleView
 from ...fields import check_fields
 from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import HEAD, RunRecord
+from ...store import HEAD
 from ...store.files import check_references, with_pictures
 from ...wires import ai_sdk
 from ...wires import ai_sdk_request as ai_sdk_messages
@@ -31,14 +32,9 @@ from ..request import check_name, convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..run_json import run_json
 from ..services import Parts
-from ..sources.agents import SESSION_NAME, STREAM
-from ..starting.starting import AllowedStart
 from .ollama import is_ollamas, ollama_chat
 from .openai_chat import named_session
 from .run_responses import answer_headers, so_far, stream
-
-UI_MESSAGE = "ui_message"
-"""The field of a run's request with the client's message that it continues."""
 
 
 class UIChat(msgspec.Struct, frozen=True):
@@ -87,10 +83,8 @@ async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
     allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
     if isinstance(allowed, Run):
         return allowed
-    record = _record(allowed, body, None)
     system = [{"role": "system", "content": body.system}] if body.system else []
-    record.request["messages"] = system + messages
-    return await allowed.start(record)
+    return await allowed.start(allowed.record(AiSdkAsk(params=body.params, stream=True, messages=system + messages)))
 
 
 async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
@@ -109,32 +103,23 @@ async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw:
     turn = _turn(body, path, messages)
     if (going_on := await _going_on(parts, session, turn)) is not None:
         return going_on
-    record = _record(allowed, body, session)
-    if turn.goes_on_with is not None:
-        record.request[UI_MESSAGE] = turn.goes_on_with
+    ask = AiSdkAsk(
+        params={**session.params, **body.params},
+        stream=True,
+        system=body.system or "",
+        session_name=chat_id,
+        ui_message=turn.goes_on_with,
+    )
     if body.if_busy == "queue" and turn.parent != HEAD:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
     await check_references(parts.store, session.id, turn.input)
     return await allowed.start(
-        record,
+        allowed.record(ask, session_id=session.id),
         turn.input,
         session=session,
         parent=turn.parent,
         expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
         if_busy=body.if_busy,
-    )
-
-
-def _record(allowed: AllowedStart, body: UIChat, session: Session | None) -> RunRecord:
-    """Return the record of the new run."""
-    return allowed.record(
-        session_id=session.id if session else None,
-        request={
-            "params": {**(session.params if session else {}), **body.params},
-            STREAM: True,
-            **({SESSION_NAME: body.id} if body.id else {}),
-            **({"system": body.system} if body.system else {}),
-        },
     )
 
 
@@ -326,7 +311,8 @@ def _stream(parts: Parts, run: Run, *, skip: int = 0, tail: int | None = None) -
 
 def rendering_of(run: Run) -> ai_sdk.PartStream:
     """Return the rendering of a run from its first event: the same parts each time."""
-    return ai_sdk.PartStream(run.id, run.record.request.get(UI_MESSAGE))
+    ask = run.record.ask
+    return ai_sdk.PartStream(run.id, ask.ui_message if isinstance(ask, AiSdkAsk) else None)
 
 
 _CHAT = "/api/chat/{chat_id}"

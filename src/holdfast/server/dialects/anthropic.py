@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
+from ...asks import ChatAsk, ThreadAsk, chat_ask
 from ...errors import NOT_RETRIED, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, Stopped
 from ...history import estimate_tokens
@@ -21,7 +22,6 @@ from ..errors import Json, error_answer, json_of
 from ..request import convert, decode, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
-from ..sources.chat import AS_SENT
 from ..starting.starting import AllowedStart
 from . import threads
 from .openai_chat import ChatBody, check_messages, start_chat
@@ -61,13 +61,10 @@ async def _start(
     chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
-    kept: dict[str, Any] = {AS_SENT: {"anthropic": as_sent(fields)}} if native and not body.session_id else {}
+    sent = {"anthropic": as_sent(fields)} if native and not body.session_id else {}
     is_held = body.thread is not None
-    if is_held:
-        kept[threads.THREAD] = threads.held(fields)
-    return await start_chat(
-        parts, request, allowed, chat_body, chat, kept=kept, streams=bool(body.stream), keep=is_held
-    )
+    ask = ThreadAsk(as_sent=sent, thread=threads.held(fields)) if is_held else ChatAsk(as_sent=sent)
+    return await start_chat(parts, request, allowed, chat_body, chat, ask, streams=bool(body.stream), keep=is_held)
 
 
 def _is_native(parts: Parts, found: FoundModel) -> bool:
@@ -85,7 +82,7 @@ async def count_tokens(parts: Parts, request: Request) -> ASGIApp:
 
 def message_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
     """Return a run as Anthropic's stream events, from the first or after `skip` of them."""
-    estimate = estimate_tokens(run.record.request.get("messages") or ())
+    estimate = estimate_tokens(chat_ask(run.record.ask).messages)
     rendering = anthropic_messages.MessageEvents(run.id, run.record.echo, estimate)
     beat = anthropic_messages.PING if skip else rendering.heartbeat
     return stream(parts, run, rendering, skip=skip, attached=attached, refuse=anthropic_refusal, sign_of_life=beat)

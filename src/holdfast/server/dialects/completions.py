@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT
+from ...asks import ChatAsk, chat_ask
 from ...errors import BadRequest
 from ...events import AnySettlement
 from ...fields import PASSED_ON, check_fields
@@ -18,8 +19,6 @@ from ...wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnsw
 from ..request import convert, decode_object, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
-from ..sources.agents import STREAM
-from ..sources.chat import AS_SENT
 from ..starting.starting import AllowedStart
 from .openai_chat import StreamOptions, failure
 from .run_responses import WholeAnswer, gathered, stream, whole
@@ -55,7 +54,7 @@ async def complete_prompt(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("n is a number from 1 to 128.", param="n")
     allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
     run = allowed if isinstance(allowed, Run) else await _start(parts, allowed, body, decoded)
-    if run.record.request[STREAM]:
+    if chat_ask(run.record.ask).stream:
         return stream(parts, run, _chunks(run), attached=run.take_hold(), refuse=failure)
     return WholeAnswer(parts, run, _completed, attached=run.take_hold())
 
@@ -65,16 +64,15 @@ async def _start(parts: Parts, allowed: AllowedStart, body: CompletionBody, deco
     provider = allowed.model.found.provider
     is_native = parts.configured.dialect(provider.name) == "openai"
     check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
-    stored = {
-        "params": {name: value for name, value in decoded.items() if name not in _NOT_PARAMS and value is not None},
-        "messages": [{"role": "user", "content": _text(body, is_native)}],
-        "n": (body.n or 1) * body.prompts,
-        "include_usage": body.stream_options is not None and body.stream_options.include_usage,
-        STREAM: body.stream in (True, "true"),
-    }
-    if is_native:
-        stored[AS_SENT] = {COMPLETIONS: {"prompt": body.prompt}}
-    return await allowed.start(allowed.record(stored, lifetime="attached"), keep=allowed.key is not None)
+    ask = ChatAsk(
+        params={name: value for name, value in decoded.items() if name not in _NOT_PARAMS and value is not None},
+        as_sent={COMPLETIONS: {"prompt": body.prompt}} if is_native else {},
+        stream=body.stream in (True, "true"),
+        messages=[{"role": "user", "content": _text(body, is_native)}],
+        n=(body.n or 1) * body.prompts,
+        include_usage=body.stream_options is not None and body.stream_options.include_usage,
+    )
+    return await allowed.start(allowed.record(ask, lifetime="attached"), keep=allowed.key is not None)
 
 
 def _text(body: CompletionBody, is_native: bool) -> str:
@@ -88,14 +86,8 @@ def _text(body: CompletionBody, is_native: bool) -> str:
 
 
 def _chunks(run: Run) -> TextChunks:
-    requested = run.record.request
-    return TextChunks(
-        run.id,
-        run.record.echo,
-        run.record.created_at,
-        choices=requested["n"],
-        include_usage=requested["include_usage"],
-    )
+    ask = chat_ask(run.record.ask)
+    return TextChunks(run.id, run.record.echo, run.record.created_at, choices=ask.n, include_usage=ask.include_usage)
 
 
 async def _completed(parts: Parts, run: Run) -> ASGIApp:
@@ -107,7 +99,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 
 def _answer(run: Run) -> TextAnswer:
-    return TextAnswer(run.id, run.record.echo, run.record.created_at, choices=run.record.request["n"])
+    return TextAnswer(run.id, run.record.echo, run.record.created_at, choices=chat_ask(run.record.ask).n)
 
 
 ENDPOINTS = [

@@ -14,14 +14,12 @@ from starlette.requests import Request
 
 from ...errors import BadRequest, HoldfastError, RunNotFound
 from ...runs.run import Run
-from ...store import RunRecord
 from ...store.documents import Documents, Stored
 from ..api.runs import stop_within
 from ..request import check_name, header
 from ..services import Parts
 
-CONVERSATION = "conversation"
-"""The field of a run's request with its name, and the kind of a name's document."""
+_KIND = "conversation"
 
 
 class NamedRun(msgspec.Struct, frozen=True):
@@ -40,10 +38,9 @@ def named_in(request: Request) -> str | None:
     return check_name(name, "X-Conversation-Id")
 
 
-async def start_named(parts: Parts, name: str, record: RunRecord, begin: Callable[[RunRecord], Awaitable[Run]]) -> Run:
+async def start_named(parts: Parts, name: str, begin: Callable[[], Awaitable[Run]]) -> Run:
     """Start a run with a name, and stop the one that had it. If the name cannot be set, the run is stopped."""
-    record.request[CONVERSATION] = name
-    run = await begin(record)
+    run = await begin()
     try:
         before = await _give(parts, name, run)
     except HoldfastError:
@@ -67,7 +64,7 @@ async def _give(parts: Parts, name: str, run: Run) -> Run | None:
 
 
 def _names(parts: Parts) -> Documents[NamedRun]:
-    return Documents(parts.store, CONVERSATION, NamedRun, now=parts.engine.now)
+    return Documents(parts.store, _KIND, NamedRun, now=parts.engine.now)
 
 
 async def _holder(parts: Parts, named: Stored[NamedRun] | None) -> Run | None:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
+from ...asks import ChatAsk
 from ...errors import NOT_RETRIED, BadRequest, HoldfastError
 from ...events import Event, Failed, Interrupted, Stopped
 from ...fields import Table, check_fields
@@ -37,7 +38,6 @@ from ..errors import Json, json_of, retry_headers
 from ..request import convert, decode_object, idempotency, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
-from ..sources.chat import AS_SENT
 from ..starting.starting import AllowedStart
 from .openai_chat import ChatBody, check_messages, start_chat
 from .run_responses import (
@@ -128,8 +128,8 @@ async def _start(parts: Parts, request: Request, allowed: AllowedStart, fields: 
     chat = chat_of(fields)
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
-    kept = {AS_SENT: {"ollama": own_fields(fields)}} if native else None
-    return await start_chat(parts, request, allowed, chat_body, chat, kept=kept)
+    ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
+    return await start_chat(parts, request, allowed, chat_body, chat, ask)
 
 
 def is_ollama(parts: Parts, found: FoundModel) -> bool:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
+from ...asks import ChatAsk, chat_ask
 from ...errors import BadRequest, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, ToolCall
 from ...history import Message, Session, branch, results_without_calls, text_of
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import IfBusy, RunRecord
+from ...store import IfBusy, Lifetime
 from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
@@ -26,7 +30,6 @@ from ..errors import error_answer
 from ..request import check_name, convert, decode_object, header, idempotency, read_body
 from ..routing import Endpoint
 from ..services import Parts
-from ..sources.agents import SESSION_NAME, STREAM
 from ..starting.starting import AllowedStart
 from . import conversations
 from .run_responses import (
@@ -79,7 +82,7 @@ async def create_completion(parts: Parts, request: Request) -> ASGIApp:
     body = convert(decoded, ChatBody)
     check_messages(body)
     allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
-    run = allowed if isinstance(allowed, Run) else await start_chat(parts, request, allowed, body, decoded)
+    run = allowed if isinstance(allowed, Run) else await start_chat(parts, request, allowed, body, decoded, ChatAsk())
     streams = body.stream in (True, "true")
     if streams:
         return completion_stream(parts, run, attached=run.take_hold())
@@ -105,13 +108,13 @@ async def start_chat(
     allowed: AllowedStart,
     body: ChatBody,
     decoded: dict[str, Any],
+    ask: ChatAsk,
     *,
-    kept: dict[str, Any] | None = None,
     begins: bool = False,
     streams: bool | None = None,
     keep: bool = False,
 ) -> Run:
-    """Start the run of a request in OpenAI's shape. `kept` are fields that another wire needs to render the run.
+    """Start the run of a request in OpenAI's shape. `ask` has what its own wire needs to render the run.
 
     With `begins`, the earlier messages become those of a new session. `keep` stores a run without a session.
     """
@@ -119,64 +122,45 @@ async def start_chat(
     if name is None:
         _check_all_results(body.messages)
     conversation = conversations.named_in(request)
-    record = allowed.record(
-        lifetime="detached" if body.background or conversation else "attached",
-        request={
-            "params": {field: value for field, value in decoded.items() if field not in OURS},
-            "n": body.n or 1,
-            "include_usage": body.stream_options is not None and body.stream_options.include_usage,
-            STREAM: body.stream in (True, "true") if streams is None else streams,
-            **({} if name is None else {SESSION_NAME: name}),
-            **(kept or {}),
-        },
+    lifetime: Lifetime = "detached" if body.background or conversation else "attached"
+    ask = replace(
+        ask,
+        params={field: value for field, value in decoded.items() if field not in OURS},
+        stream=body.stream in (True, "true") if streams is None else streams,
+        messages=decoded["messages"] if name is None else [],
+        session_name=name,
+        n=body.n or 1,
+        include_usage=body.stream_options is not None and body.stream_options.include_usage,
+        run_name=conversation,
     )
-    session_name = None if name is None else check_name(name, "session_id")
-
-    async def start(record: RunRecord) -> Run:
-        return await _start(parts, allowed, record, body, decoded, session_name, begins, keep)
-
-    return await (
-        start(record) if conversation is None else conversations.start_named(parts, conversation, record, start)
-    )
-
-
-async def _start(
-    parts: Parts,
-    allowed: AllowedStart,
-    record: RunRecord,
-    body: ChatBody,
-    decoded: dict[str, Any],
-    session_name: str | None,
-    begins: bool,
-    keep: bool,
-) -> Run:
-    """Start a run, with or without a session, and with or without an idempotency key."""
-    if session_name is not None:
-        return await _start_in_session(parts, allowed, record, body, session_name, begins)
-    record.request["messages"] = decoded["messages"]
-    return await allowed.start(record, keep=keep or record.lifetime == "detached" or allowed.key is not None)
+    start: Callable[[], Awaitable[Run]]
+    if name is None:
+        record = allowed.record(ask, lifetime=lifetime)
+        start = partial(allowed.start, record, keep=keep or lifetime == "detached" or allowed.key is not None)
+    else:
+        session_name = check_name(name, "session_id")
+        start = partial(_start_in_session, parts, allowed, ask, body, session_name, lifetime, begins)
+    return await (start() if conversation is None else conversations.start_named(parts, conversation, start))
 
 
 async def _start_in_session(
-    parts: Parts, allowed: AllowedStart, record: RunRecord, body: ChatBody, name: str, begins: bool
+    parts: Parts, allowed: AllowedStart, ask: ChatAsk, body: ChatBody, name: str, lifetime: Lifetime, begins: bool
 ) -> Run:
-    if record.request["params"].get("functions") or any(said.role == "function" for said in body.messages):
+    if ask.params.get("functions") or any(said.role == "function" for said in body.messages):
         what = "functions, and messages of the role function, have no place in a session. Send tools instead."
         raise BadRequest(what, param="functions", code="unsupported")
     system, new = _new_input(body.messages)
     if not new:
         raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
-    if system:
-        record.request["system"] = system
     input = [_stored(said) for said in new]
-    session = await named_session(parts, record.owner, name)
+    session = await named_session(parts, allowed.caller.owner, name)
     if begins and not await parts.store.messages(session.id):
         input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
     if any(said.role == "tool" for said in input):
         await _check_results(parts, session, input)
     await check_references(parts.store, session.id, input)
-    record = msgspec.structs.replace(record, session_id=session.id)
-    replaces = conversations.CONVERSATION in record.request and body.if_busy == "reject"
+    record = allowed.record(replace(ask, system=system), lifetime=lifetime, session_id=session.id)
+    replaces = ask.run_name is not None and body.if_busy == "reject"
     busy: IfBusy = "interrupt" if replaces else body.if_busy
     return await allowed.start(record, input, session=session, if_busy=busy)
 
@@ -267,19 +251,14 @@ class _Calls(msgspec.Struct, frozen=True):
 
 def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
     """Return a run as chunks, from the first or after `skip` of them."""
-    sign = b"" if conversations.CONVERSATION in run.record.request else sse.HEARTBEAT  # its bytes count there
+    sign = b"" if chat_ask(run.record.ask).run_name is not None else sse.HEARTBEAT  # its bytes count there
     return stream(parts, run, chunks_of(run), skip=skip, attached=attached, refuse=failure, sign_of_life=sign)
 
 
 def chunks_of(run: Run) -> openai_chat.Chunks:
     """Return the rendering of a run from its first event: the same bytes each time."""
-    return openai_chat.Chunks(
-        run.id,
-        run.record.echo,
-        run.record.created_at,
-        choices=run.record.request.get("n", 1),
-        include_usage=run.record.request.get("include_usage", False),
-    )
+    record, ask = run.record, chat_ask(run.record.ask)
+    return openai_chat.Chunks(run.id, record.echo, record.created_at, choices=ask.n, include_usage=ask.include_usage)
 
 
 # Not streaming.
@@ -296,7 +275,7 @@ async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
 
 def _answer_of(run: Run) -> openai_chat.ChatAnswer:
     record = run.record
-    return openai_chat.ChatAnswer(run.id, record.echo, record.created_at, choices=record.request.get("n", 1))
+    return openai_chat.ChatAnswer(run.id, record.echo, record.created_at, choices=chat_ask(record.ask).n)
 
 
 def failure(run: Run, settled: Failed | Interrupted) -> ASGIApp:

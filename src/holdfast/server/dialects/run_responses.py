@@ -17,6 +17,7 @@ from ...asgi.client import Header, RequestClient
 from ...asgi.cursor import RunFrames
 from ...asgi.delayed_response import DelayedResponse
 from ...asgi.event_stream import EventStream
+from ...asks import chat_ask
 from ...errors import BadRequest, ResumeGap
 from ...events import (
     AnySettlement,
@@ -254,7 +255,7 @@ async def gathered(run: Run, fresh: Callable[[Run], G], *, without_calls: bool =
 
 def _is_all_text(run: Run) -> bool:
     reason = run.settlement.finish_reason if run.settlement is not None else None
-    return run.record.request.get("n", 1) == 1 and reason not in ("tool_calls", "function_call")
+    return chat_ask(run.record.ask).n == 1 and reason not in ("tool_calls", "function_call")
 
 
 async def whole(parts: Parts, run: Run, show: Show, refuse: Refuse) -> ASGIApp:

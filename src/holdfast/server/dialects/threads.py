@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from ...asks import ThreadAsk
 from ...errors import BadRequest, Conflict, NotFound, RunNotFound
 from ...events import Completed, Truncated
 from ...runs.run import Run
@@ -18,9 +19,6 @@ from ...wires.anthropic.request import Thread
 from ..caller import own_run
 from ..services import Parts
 from .run_responses import gathered
-
-THREAD = "thread"
-"""The field of a run's request with the conversation of its message."""
 
 _HELD = ("system", "tools")
 """Fields that a thread stores, besides the messages. A request that continues it does not repeat them."""
@@ -60,9 +58,8 @@ async def whole_request(parts: Parts, request: Request, fields: dict[str, Any], 
         return fields
     if repeated := [name for name in _HELD if fields.get(name)]:
         raise BadRequest(f"A thread holds its {repeated[0]}: leave it out.", param=repeated[0])
-    before = await _continued(parts, request, thread.previous_message_id or "")
+    before, conversation = await _continued(parts, request, thread.previous_message_id or "")
     body = (await gathered(before, answer_of)).body(before.settlement)
-    conversation: dict[str, Any] = before.record.request[THREAD]
     answered = {"role": "assistant", "content": body["content"]}
     return {**fields, **conversation, "messages": [*conversation["messages"], answered, *fields["messages"]]}
 
@@ -72,15 +69,16 @@ def answer_of(run: Run) -> MessageAnswer:
     return MessageAnswer(run.id, run.record.echo)
 
 
-async def _continued(parts: Parts, request: Request, message_id: str) -> Run:
+async def _continued(parts: Parts, request: Request, message_id: str) -> tuple[Run, dict[str, Any]]:
+    """Return the run of the message that a request continues, and its conversation."""
     try:
         run = await own_run(parts, request, run_id_of_message(message_id))
     except RunNotFound:
         raise ThreadNotFound(message_id) from None
-    if THREAD not in run.record.request:
+    if not isinstance(ask := run.record.ask, ThreadAsk):
         raise ThreadNotFound(message_id)
     if run.settlement is None:
         raise ThreadInFlight(message_id)
     if not isinstance(run.settlement, (Completed, Truncated)):
         raise ThreadNotFound(message_id)
-    return run
+    return run, ask.thread

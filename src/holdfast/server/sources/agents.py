@@ -17,6 +17,7 @@ from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
+from ...asks import SessionAsk, chat_ask, model_ask
 from ...engine.engine import Engine
 from ...errors import (
     AccessEnded,
@@ -41,16 +42,12 @@ from ...upstreams import ChatRequest, Providers
 from ...upstreams.allowed import AllowedProviders
 from ..accounts.agent_users import AgentUsers
 from ..config.settings import AGENT, SettingsError
-from .chat import ChatSources
+from .chat import ChatSources, notice_of
 
 logger = logging.getLogger(__name__)
 
 DEFAULT = "default"
 """The name of the agent of a run of the kind `agent` whose model is not an agent."""
-HAS_DEFAULT = "default_agent"
-"""The field of a run's request that says that it has the tools of the agent `default`."""
-SESSION_NAME, STREAM = "session_name", "stream"
-"""Fields of a run's request: the client's name of the conversation, and whether it streams."""
 GRANT = "grant"
 LAST_GRACE = 4.5
 """Seconds for the processes of a stopped agent to end, before its run settles without them."""
@@ -95,10 +92,14 @@ class AgentModels:
 
 def _params(record: RunRecord) -> dict[str, Any]:
     """Return the parameters for an agent's model, or refuse what an agent cannot do."""
-    params: dict[str, Any] = record.request.get("params", {})
+    params = model_ask(record.ask).params
     if found := refusal(params, PARAMS, PASSED_ON):
         raise BadRequest(found.message, param=found.field, code=found.code)
     return passed_on(params, PARAMS, PASSED_ON)
+
+
+def _has_default(record: RunRecord) -> bool:
+    return isinstance(record.ask, SessionAsk) and record.ask.default_agent
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -205,7 +206,7 @@ class AgentSources:
     def _require_user(self, caller: Access, record: RunRecord) -> None:
         """Refuse a caller that may not use the agent of a run, even if it has started the run."""
         prefix, _, name = record.model.partition("/")
-        agent = name if prefix == AGENT else DEFAULT if HAS_DEFAULT in record.request else None
+        agent = name if prefix == AGENT else DEFAULT if _has_default(record) else None
         if record.kind == AGENT and agent is not None and not self._users.may_use(caller, agent):
             raise _not_there(record)
 
@@ -219,10 +220,10 @@ class AgentSources:
             return False
         return True
 
-    def default_for(self, caller: Access, kind: str, model: ModelName) -> dict[str, Any]:
-        """Return the field for a run's request that gives it the tools of the agent `default`, if the caller may."""
+    def has_default(self, caller: Access, kind: str, model: ModelName) -> bool:
+        """Return whether a run gets the tools of the agent `default`."""
         is_default = kind == AGENT and model.partition("/")[0] != AGENT and DEFAULT in self.agents
-        return {HAS_DEFAULT: True} if is_default and self._users.may_use(caller, DEFAULT) else {}
+        return is_default and self._users.may_use(caller, DEFAULT)
 
     def kind_of(self, model: ModelName, wanted: str = "chat") -> str:
         """Return the kind of a run: `agent` if its model is an agent, else the requested one."""
@@ -259,7 +260,7 @@ class AgentSources:
             if name not in self.agents or not await self._users.owner_may_use(record, name):
                 raise _not_there(record)
             return self.agents[name]
-        may_use = HAS_DEFAULT in record.request and await self._users.owner_may_use(record, DEFAULT)
+        may_use = _has_default(record) and await self._users.owner_may_use(record, DEFAULT)
         default = self.agents.get(DEFAULT) if may_use else None
         return msgspec.structs.replace(default or Agent(name=DEFAULT), model=record.model)
 
@@ -333,7 +334,7 @@ class AgentSources:
             used=used,
             table=self._table,
         )
-        if done is None and (told := record.request.get("notice")):
+        if done is None and (told := notice_of(record)):
             out.emit([Notice("new_turn", told)])
         self._desks[run.id] = work.desk
         try:
@@ -351,12 +352,12 @@ class AgentSources:
             params=_params(record),
             run_id=run.id,
             session_id=record.session_id,
-            session_name=record.request.get(SESSION_NAME) or record.session_id,
-            stream=record.request.get(STREAM, False),
+            session_name=chat_ask(record.ask).session_name or record.session_id,
+            stream=model_ask(record.ask).stream,
             owner=record.owner,
         )
         run.on_stop(request.stop.call)
-        if told := record.request.get("notice"):
+        if told := notice_of(record):
             out.emit([Notice("new_turn", told)])
         await publish(agent, request, out, place=run)
 

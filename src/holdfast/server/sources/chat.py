@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...asks import ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
 from ...errors import ModelNotFound, NoPrice, ProviderError
 from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
@@ -18,11 +19,9 @@ from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
 from ...upstreams.openai.provider import COMPLETIONS
-from ..dialects.responses.response_chains import RESPONSE, conversation
+from ..dialects.responses.response_chains import conversation
 from ..traces import AnswerChat, Traces
 
-AS_SENT = "as_sent"
-"""The field of a run's request with the conversation in the client's dialect, by the dialect's name."""
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
 """Raises if the owner of a run, or the key that started it, may not use a model any more."""
 QUICK = 1.0  # seconds of retries for a client that retries itself
@@ -55,7 +54,7 @@ class ChatSources:
 
     def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
-        notice = record.request.get("notice")
+        notice = notice_of(record)
         return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def ask(
@@ -80,11 +79,12 @@ class ChatSources:
         await self._ask(record, name, request, out, by_grant=by_grant)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
+        ask = model_ask(record.ask)
         return ChatRequest(
             model=model,
             messages=await self.messages(record),
-            params=record.request.get("params", {}),
-            as_sent=record.request.get(AS_SENT, {}),
+            params=ask.params,
+            as_sent=ask.as_sent,
             name=record.id if _can_be_found_again(record) else "",
             goes_on=record.message_id is not None and record.message_id == record.parent_id,
             patience=self._patience if _has_time(record) else QUICK,
@@ -208,15 +208,15 @@ class ChatSources:
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""
-        if RESPONSE in record.request:
-            return await conversation(self._store, record)
+        ask = model_ask(record.ask)
+        if isinstance(ask, ResponseAsk):
+            return await conversation(self._store, record.owner, ask)
         if record.session_id is None:
-            sent: list[dict[str, Any]] = record.request["messages"]
-            return sent
+            return chat_ask(ask).messages
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))
-        system = record.request.get("system") or (session.system if session else None)
+        system = chat_ask(ask).system or (session.system if session else None)
         return alternating(for_model(shown, system))
 
 
@@ -233,16 +233,20 @@ def _has_time(record: RunRecord) -> bool:
     """Return whether the run may spend time on retries: no client waits that would retry itself."""
     if record.lifetime != "detached":
         return False
-    asked = record.request.get(RESPONSE)
-    return asked is None or bool(asked.get("background"))
+    return not isinstance(record.ask, ResponseAsk) or record.ask.background
 
 
 def _can_be_found_again(record: RunRecord) -> bool:
     """Return whether a run can be resumed: it has only text of one choice, and outlives its client."""
-    if record.lifetime != "detached" or record.message_id == record.parent_id:
+    ask = record.ask
+    if isinstance(ask, ProgramAsk) or record.lifetime != "detached" or record.message_id == record.parent_id:
         return False
-    params = record.request.get("params", {})
-    return record.request.get("n", 1) == 1 and not params.get("tools") and not params.get("functions")
+    return chat_ask(ask).n == 1 and not ask.params.get("tools") and not ask.params.get("functions")
+
+
+def notice_of(record: RunRecord) -> str | None:
+    """Return the text of the notice that begins a run's answer."""
+    return record.ask.notice if isinstance(record.ask, SessionAsk) else None
 
 
 class _Attempt:

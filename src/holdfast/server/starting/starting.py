@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
+from ...asks import Ask
 from ...concurrency.tasks import OwnedTasks
 from ...engine.engine import Engine
 from ...history import Message, Session
@@ -47,7 +48,7 @@ class AllowedStart(NamedTuple):
     payer: Payer
     key: Idempotency | None
 
-    def record(self, request: dict[str, Any], *, kind: str = "chat", **fields: Any) -> RunRecord:
+    def record(self, ask: Ask, *, kind: str = "chat", **fields: Any) -> RunRecord:
         """Return the record of the run: the caller's, unless the fields name another owner."""
         return RunRecord(
             **{"id": new_id("run"), "owner": self.caller.owner, "message_id": new_id("msg"), **fields},
@@ -55,7 +56,7 @@ class AllowedStart(NamedTuple):
             asked=self.model.asked,
             kind=self.starting.kind_of(self.model.name, kind),
             payer=self.payer,
-            request=request,
+            ask=ask,
         )
 
     async def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Run:

@@ -27,7 +27,7 @@ from .attributes import note_settlement, run_attributes, run_name
 from .calls import answer_traced, span_of, tool_call_traced
 from .exporting import send_the_rest, tracer_provider
 from .requests import handler_traced, requests_ended
-from .traced_store import TRACE, RunSpan, RunSpans, TracedStore, as_store
+from .traced_store import RunSpan, RunSpans, TracedStore, as_store
 
 
 class OpenTelemetryTraces:
@@ -96,8 +96,8 @@ class OpenTelemetryTraces:
         task.add_done_callback(partial(self._end_if_left, record.id, run))
 
     def _make(self, record: RunRecord) -> tuple[RunSpan, Context]:
-        carrier = record.request.get(TRACE)
-        context = get_current() if carrier is None else extract(carrier, Context())
+        carrier = record.ask.trace
+        context = extract(carrier, Context()) if carrier else get_current()
         began = self._store.claimed.get(record.id) if self._store is not None else None
         node = "" if self._engine is None else self._engine.node_id
         attributes = run_attributes(record, node)

@@ -15,8 +15,6 @@ from ...store import Append, LogEnd, RunRecord, Store
 from .attributes import note_error
 from .calls import span_of
 
-TRACE = "trace"
-"""The field of a run's request with the headers of its trace: another node may start it, or take it over."""
 SLOW = 0.05
 """Minimum seconds of a commit of events that gets a span. There are very many commits: faster ones are only counted."""
 
@@ -60,7 +58,7 @@ class TracedStore:
         carrier: dict[str, str] = {}
         inject(carrier)
         with span_of(self._tracer, "store create_run", {"holdfast.run.id": run.id}, SpanKind.CLIENT):
-            return await self._store.create_run(replace(run, request={**run.request, TRACE: carrier}), *args, **named)
+            return await self._store.create_run(replace(run, ask=replace(run.ask, trace=carrier)), *args, **named)
 
     async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:
         """Add events to logs. A commit that is slow or fails is a span of each run in it."""

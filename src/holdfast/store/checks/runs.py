@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...asks import ProgramAsk
 from ...errors import (
     Conflict,
     IdempotencyConflict,
@@ -52,7 +53,7 @@ async def a_run_is_kept_as_it_was_given(case: Case) -> None:
         kind="agent",
         lifetime="attached",
         node_id="k",
-        request={"nested": {"list": [1, 2.5, None, True, "ü"]}},
+        ask=ProgramAsk(data={"nested": {"list": [1, 2.5, None, True, "ü"]}}),
         created_at=1.25,
         started_at=1.5,
     )

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from ...asks import ProgramAsk
 from ...events import Completed, Text, Usage
 from ...ids import ModelName
 from .. import Cap, Charge, Document, Draw, Payer
@@ -239,7 +240,7 @@ async def the_size_of_what_an_owner_has_is_known(case: Case) -> None:
     sizes, words = [await case.store.stored_bytes(case.owner)], "w" * 1000
     await case.store.put_document(Document(kind="a", id=case.id("d"), owner=case.owner, body={"x": words}))
     sizes.append(await case.store.stored_bytes(case.owner))
-    run = await case.store.create_run(case.record("r", None, request={"x": words}))
+    run = await case.store.create_run(case.record("r", None, ask=ProgramAsk(data=words)))
     sizes.append(await case.store.stored_bytes(case.owner))
     await case.append(run, 1, Text(words))
     sizes.append(await case.store.stored_bytes(case.owner))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
+from ...asks import Ask, ProgramAsk
 from ...events import AnySettlement, ErrorInfo, Failed
 from ...history import Message, Session
 from ...log.segment import Segment, decode_segment, encode_segment, segment_of
@@ -22,6 +23,7 @@ _TEXT_IN_A_ROW = 256 * 1024  # characters
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
+decode_ask = msgspec.json.Decoder(Ask).decode
 decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 UNREADABLE = "This is damaged in the store and cannot be read. `holdfast db check` lists all that is."
@@ -31,7 +33,7 @@ DECODERS: dict[str, dict[str, Callable[[bytes], Any]]] = {
     "sessions": {"params": decode},
     "messages": {"body": decode_message},
     "feed": {"data": decode},
-    "runs": {"request": decode, "input": decode_messages, "payer": decode, "settlement": decode_ending},
+    "runs": {"ask": decode_ask, "input": decode_messages, "payer": decode, "settlement": decode_ending},
     "events": {"body": decode_segment},
     "documents": {"body": decode},
     "api_keys": {"details": decode},
@@ -51,11 +53,11 @@ def as_run(row: Row) -> RunRecord:
     values["ahead"], values["waits"] = bool(values["ahead"]), bool(values["waits"])
     settlement, values["settlement"] = values["settlement"], None
     try:
-        values["request"] = decode(values["request"])
+        values["ask"] = decode_ask(values["ask"])
         values["input"] = decode_messages(values["input"])
         values["payer"] = msgspec.convert(decode(values["payer"]), Payer)
     except msgspec.DecodeError:
-        values |= {"request": {}, "input": (), "payer": Payer()}
+        values |= {"ask": ProgramAsk(), "input": (), "payer": Payer()}
         if settlement is None:
             values["model"] = UNREADABLE_MODEL
     if settlement is not None:

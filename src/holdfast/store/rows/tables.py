@@ -38,7 +38,7 @@ TABLES = (
     _table("search", "session n words", 2, page=100),
     _table(
         "runs",
-        "n id owner session message_id parent_id model kind lifetime status keeper epoch request queue_number input "
+        "n id owner session message_id parent_id model kind lifetime status keeper epoch ask queue_number input "
         "follows seq oldest created_at started_at settled_at settlement ahead waits payer asked",
         page=100,
     ),

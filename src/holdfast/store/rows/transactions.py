@@ -110,7 +110,7 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
     ) -> Querying[RunRecord]:
         values = asdict(run) | {
             "session": None if it is None else it.n,
-            "request": encode(run.request),
+            "ask": encode(run.ask),
             "input": encode(run.input),
             "follows": follows,
             "payer": encode(run.payer),

@@ -9,7 +9,7 @@ SELECT 1 FROM sessions WHERE n = (SELECT session FROM runs WHERE id = :id) FOR N
 
 -- name: run_to_change
 SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, parent_id, runs.model, runs.kind, lifetime,
-    status, keeper, epoch, request, queue_number, input,
+    status, keeper, epoch, ask, queue_number, input,
     CASE status
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)

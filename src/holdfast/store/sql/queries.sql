@@ -11,9 +11,9 @@ SELECT * FROM records WHERE id = :id
 SELECT * FROM records WHERE n = :n
 
 -- name: insert_run
-INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
+INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, ask,
     queue_number, ahead, input, follows, created_at, started_at, payer, asked)
-VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :node_id, :epoch, :request,
+VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime, :status, :node_id, :epoch, :ask,
     :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer, :asked)
 
 -- name: start_run
@@ -59,7 +59,7 @@ ORDER BY ahead DESC, queue_number
 -- name: list_runs
 SELECT * FROM records WHERE n IN (
     SELECT n FROM (
-        SELECT n, sum(length(request) + length(input) + coalesce(length(settlement), 0))
+        SELECT n, sum(length(ask) + length(input) + coalesce(length(settlement), 0))
             OVER (ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
         FROM (SELECT * FROM runs WHERE {conditions} ORDER BY n DESC LIMIT :limit) AS found
     ) AS counted WHERE coalesce(before, 0) < :page_bytes
@@ -599,7 +599,7 @@ SELECT coalesce((
         SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session WHERE owner = :owner
     )
 ), 0) + coalesce((
-    SELECT sum(length(request) + length(input) + coalesce(length(settlement), 0)) FROM runs WHERE owner = :owner
+    SELECT sum(length(ask) + length(input) + coalesce(length(settlement), 0)) FROM runs WHERE owner = :owner
 ), 0) + coalesce((
     SELECT sum(length(body)) FROM events JOIN runs ON runs.n = events.run WHERE owner = :owner
 ), 0) + coalesce((

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from ...asks import ResponseAsk
 from ...events import (
     AnySettlement,
     Completed,
@@ -291,9 +292,9 @@ class Output:
     has ended.
     """
 
-    def __init__(self, run: str, request: Mapping[str, Any]) -> None:
+    def __init__(self, run: str, tools: list[dict[str, Any]]) -> None:
         self._suffix = run.removeprefix("run_")
-        self._tools = _by_flat_name(request.get("tools"))
+        self._tools = _by_flat_name(tools)
         self._items: list[_Item] = []
         self._calls: dict[int, _Call] = {}
         self.writing: _Written | None = None
@@ -383,7 +384,7 @@ class Output:
         return [*self._close_open(), *self._add(result), *result.closing("completed")]
 
 
-def _by_flat_name(tools: Any) -> dict[str, KnownTool]:
+def _by_flat_name(tools: list[dict[str, Any]]) -> dict[str, KnownTool]:
     """Return the tools that have another name or form for the model than for the client."""
     if not tools:
         return {}
@@ -405,26 +406,29 @@ class Response:
         run: str,
         model: str,
         created: float,
-        request: dict[str, Any],
+        ask: ResponseAsk,
         settled_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         """`settled_at` is called when the run has ended."""
         self._run = run
         self._settled_at = settled_at
-        self.output = Output(run, request)
+        self.output = Output(run, ask.tools)
         self.settled: AnySettlement | None = None
         """The settlement, if it was added."""
-        self.is_background = bool(request.get("background"))
+        self.is_background = ask.background
         self._head = {
             "id": response_id(run),
             "object": "response",
             "created_at": int(created),
             "model": model,
-            **{name: request.get(name, default) for name, default in ECHOED.items()},
-            **{name: request[name] for name in ("user", "conversation") if request.get(name) is not None},
-            "tools": [
-                _with_defaults(tool) for tool in request.get("tools") or () if tool.get("type") not in RUN_BY_OPENAI
-            ],
+            **ECHOED,
+            **ask.echoed,
+            "background": ask.background,
+            "instructions": ask.instructions,
+            "previous_response_id": ask.previous_response_id,
+            "store": ask.store,
+            "tools": [_with_defaults(tool) for tool in ask.tools if tool.get("type") not in RUN_BY_OPENAI],
+            **({} if ask.conversation_id is None else {"conversation": {"id": ask.conversation_id}}),
         }
 
     def add(self, events: Iterable[Event]) -> None:

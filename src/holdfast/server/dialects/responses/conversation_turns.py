@@ -12,6 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from ....asks import response_ask
 from ....errors import HoldfastError
 from ....events import Failed, Interrupted
 from ....runs.run import Run
@@ -19,7 +20,7 @@ from ....store import RunRecord, Store
 from ....store.documents import Stored
 from ....wires.openai.responses_request import Item, listed
 from ...services import Parts
-from .response_chains import CONVERSATION, RESPONSE, output_of
+from .response_chains import output_of
 from .stored_conversations import ConversationLocked, ConversationNotFound, StoredConversation, stored_conversations
 
 STARTING = 60.0
@@ -67,15 +68,17 @@ async def _is_growing(store: Store, known: StoredConversation) -> bool:
 
 async def _items_of(store: Store, record: RunRecord) -> list[Item]:
     """Return the items of a response's request and answer. One that failed before any output leaves nothing."""
-    output = await output_of(store, record)
+    ask = response_ask(record.ask)
+    output = await output_of(store, record, ask)
     if isinstance(record.settlement, (Failed, Interrupted)) and not output:
         return []
-    return [*listed(record.request[RESPONSE]["input"], record.id.removeprefix("run_")), *output]
+    return [*listed(ask.input, record.id.removeprefix("run_")), *output]
 
 
-async def start_in_conversation(parts: Parts, record: RunRecord, start: Callable[[], Awaitable[Run]]) -> Run:
+async def start_in_conversation(
+    parts: Parts, conversation_id: str, record: RunRecord, start: Callable[[], Awaitable[Run]]
+) -> Run:
     """Start the run of a response that is added to a conversation."""
-    conversation_id = record.request[RESPONSE][CONVERSATION]["id"]
     await _name_run(parts, conversation_id, record)
     try:
         run = await start()
@@ -95,7 +98,7 @@ async def _name_run(parts: Parts, conversation_id: str, record: RunRecord) -> No
         return replace(current, run_id=record.id, begun_at=parts.engine.now())
 
     if await stored_conversations(parts.store).change(conversation_id, name, owner=record.owner) is None:
-        raise ConversationNotFound(conversation_id, CONVERSATION)
+        raise ConversationNotFound(conversation_id, "conversation")
 
 
 async def _release(parts: Parts, conversation_id: str, record: RunRecord) -> None:

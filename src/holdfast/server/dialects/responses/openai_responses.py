@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
+from ....asks import ChatAsk, ResponseAsk, response_ask
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
@@ -35,13 +36,11 @@ from ...errors import Json, json_of
 from ...request import convert, decode_object, idempotency, read_body, whole_number
 from ...routing import Endpoint
 from ...services import Parts
-from ...sources.agents import STREAM
-from ...sources.chat import AS_SENT
 from ...starting.starting import AllowedStart
 from ..openai_chat import failure
 from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
 from .conversation_turns import start_in_conversation, up_to_date
-from .response_chains import BEFORE, CONVERSATION, RESPONSE, ResponseNotFound, conversation, is_stored, resolved
+from .response_chains import ResponseNotFound, conversation, resolved, stored_ask
 from .stored_conversations import check_fits
 
 LOOKED_AT = 1000
@@ -150,35 +149,32 @@ async def prepared(
     `before` are the items up to the response that it follows, if that is not stored.
     """
     provider = allowed.model.found.provider
+    owner, is_native = allowed.caller.owner, parts.configured.dialect(provider.name) == DIALECT
     items = items_of(body.input, follows=body.follows)
     params = params_of(decoded, _limit_of(parts, provider.name))
-    owner = allowed.caller.owner
-    items = await resolved(parts.store, owner, items)
-    record = allowed.record(
-        lifetime="detached" if body.is_detached else "attached",
-        request={"params": params, STREAM: bool(body.stream), RESPONSE: _stored_request(body, decoded, items)},
+    ask = msgspec.structs.replace(
+        _ask_of(body, decoded, await resolved(parts.store, owner, items)),
+        params=params,
+        as_sent={DIALECT: own_fields_of(decoded)} if is_native else {},
+        before=before,
     )
-    if parts.configured.dialect(provider.name) == DIALECT:
-        record.request[AS_SENT] = {DIALECT: own_fields_of(decoded)}
-    if before is not None:
-        record.request[RESPONSE][BEFORE] = before
     if body.conversation_id is not None:
-        known = await up_to_date(parts, owner, body.conversation_id, CONVERSATION)
-        check_fits([*known.body.items, *items])
-    await conversation(parts.store, record)  # refuses an invalid request
-    return record
+        known = await up_to_date(parts, owner, body.conversation_id, "conversation")
+        check_fits([*known.body.items, *ask.input])
+    await conversation(parts.store, owner, ask)  # refuses an invalid request
+    return allowed.record(ask, lifetime="detached" if body.is_detached else "attached")
 
 
 async def begun(parts: Parts, allowed: AllowedStart, body: ResponseBody, record: RunRecord) -> Run:
     """Start the run of a request."""
     if body.conversation_id is None:
-        return await _start(parts, allowed, record, keep=body.is_stored)
-    return await start_in_conversation(parts, record, partial(_start, parts, allowed, record, keep=True))
+        return await _start(parts, allowed, record, keep=body.is_stored, in_background=bool(body.background))
+    start = partial(_start, parts, allowed, record, keep=True, in_background=bool(body.background))
+    return await start_in_conversation(parts, body.conversation_id, record, start)
 
 
-async def _start(parts: Parts, allowed: AllowedStart, record: RunRecord, *, keep: bool) -> Run:
+async def _start(parts: Parts, allowed: AllowedStart, record: RunRecord, *, keep: bool, in_background: bool) -> Run:
     """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
-    in_background = bool(record.request[RESPONSE].get("background"))
     expected = await parts.webhooks.expect(record) if in_background else []
     try:
         run = await allowed.start(record, keep=keep or allowed.key is not None)
@@ -215,19 +211,27 @@ def _limit_of(parts: Parts, provider: str) -> str:
     return "max_completion_tokens" if parts.configured.profile(provider) == "openai" else "max_tokens"
 
 
-def _stored_request(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> dict[str, Any]:
-    """Return the stored fields of a request: its input, and those that its response repeats."""
-    repeated = {name: decoded[name] for name in (*ECHOED, "user") if decoded.get(name) is not None}
+def _ask_of(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> ResponseAsk:
+    """Return what is stored of a request: its input, and the fields that its response repeats."""
+    names = [name for name in (*ECHOED, "user") if name not in ResponseAsk.__struct_fields__]
+    repeated = {name: decoded[name] for name in names if decoded.get(name) is not None}
     text = msgspec.to_builtins(body.text or TextOptions())
     thinks = body.reasoning or ReasoningOptions()
-    return {
-        **repeated,
-        **({} if body.conversation_id is None else {CONVERSATION: {"id": body.conversation_id}}),
-        "input": items,
-        "store": body.is_stored,
-        "reasoning": {"effort": thinks.effort, "summary": thinks.summary or thinks.generate_summary},
-        "text": ECHOED["text"] | {name: value for name, value in text.items() if value is not None},
-    }
+    return ResponseAsk(
+        stream=bool(body.stream),
+        input=items,
+        previous_response_id=body.previous_response_id,
+        conversation_id=body.conversation_id,
+        instructions=body.instructions,
+        tools=body.tools or [],
+        background=bool(body.background),
+        store=body.is_stored,
+        echoed={
+            **repeated,
+            "reasoning": {"effort": thinks.effort, "summary": thinks.summary or thinks.generate_summary},
+            "text": ECHOED["text"] | {name: value for name, value in text.items() if value is not None},
+        },
+    )
 
 
 # Token counts and compaction.
@@ -237,8 +241,8 @@ async def count_input(parts: Parts, request: Request) -> ASGIApp:
     """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
     decoded = decode_object(await read_body(parts, request))
     body = checked(decoded)
-    record = await _unstarted(parts, await parts.starting.allow_new(request, body.model), body, decoded)
-    tokens = estimated_tokens(await conversation(parts.store, record), params_of(decoded).get("tools"))
+    messages = await _messages(parts, await parts.starting.allow_new(request, body.model), body, decoded)
+    tokens = estimated_tokens(messages, params_of(decoded).get("tools"))
     return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
 
@@ -250,18 +254,19 @@ async def compact_response(parts: Parts, request: Request) -> ASGIApp:
         raise BadRequest("model is missing: name the one that summarises.", param="model")
     params_of(decoded)
     allowed = await parts.starting.allow_new(request, body.model)
-    record = await _unstarted(parts, allowed, body, decoded)
-    messages = [*await conversation(parts.store, record), {"role": "user", "content": COMPACT}]
-    record = msgspec.structs.replace(record, request={"params": {}, "messages": alternating(messages)})
+    messages = [*await _messages(parts, allowed, body, decoded), {"role": "user", "content": COMPACT}]
+    record = allowed.record(ChatAsk(messages=alternating(messages)), lifetime="attached")
     run = await allowed.start(record, keep=False)
     return WholeAnswer(parts, run, _compacted, attached=run.take_hold())
 
 
-async def _unstarted(parts: Parts, allowed: AllowedStart, body: ResponseBody, decoded: dict[str, Any]) -> RunRecord:
-    """Return the record of a run for a request, without starting it."""
-    items = items_of(body.input, follows=body.follows)
-    items = await resolved(parts.store, allowed.caller.owner, items)
-    return allowed.record({RESPONSE: _stored_request(body, decoded, items)}, lifetime="attached")
+async def _messages(
+    parts: Parts, allowed: AllowedStart, body: ResponseBody, decoded: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the messages of a request for the model."""
+    owner = allowed.caller.owner
+    items = await resolved(parts.store, owner, items_of(body.input, follows=body.follows))
+    return await conversation(parts.store, owner, _ask_of(body, decoded, items))
 
 
 async def _compacted(_: Parts, run: Run) -> ASGIApp:
@@ -296,10 +301,10 @@ class CompactionFailed(HoldfastError):
 
 
 def response_of(run: Run) -> openai_responses.Response:
-    """Return a run as an empty response. One of another wire has no request."""
-    record, requested = run.record, run.record.request.get(RESPONSE, {})
+    """Return a run as an empty response."""
+    record, ask = run.record, response_ask(run.record.ask)
     return openai_responses.Response(
-        run.id, record.echo, record.created_at, requested, settled_at=lambda: run.record.settled_at
+        run.id, record.echo, record.created_at, ask, settled_at=lambda: run.record.settled_at
     )
 
 
@@ -391,7 +396,7 @@ async def delete_response(parts: Parts, request: Request) -> ASGIApp:
 async def list_input_items(parts: Parts, request: Request) -> ASGIApp:
     """List the input items of a response's request, the last first."""
     run = await _own(parts, request)
-    items = listed(run.record.request.get(RESPONSE, {}).get("input", []), run.id.removeprefix("run_"))
+    items = listed(response_ask(run.record.ask).input, run.id.removeprefix("run_"))
     return json_of(page_of_items(request, items), headers=answer_headers(run))
 
 
@@ -424,7 +429,7 @@ async def list_responses(parts: Parts, request: Request) -> ASGIApp:
     looked_at = 0
     while len(found) <= limit and looked_at < LOOKED_AT:
         records = await parts.store.list_runs(owner=owner_of(request), before=before, limit=200)
-        found += [record for record in records if is_stored(record)]
+        found += [record for record in records if stored_ask(record)]
         looked_at += len(records)
         if not records:
             return await _listed(parts, found, limit)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....asks import ResponseAsk
 from ....errors import BadRequest, Conflict, NotFound, ResumeGap
 from ....history import Message, alternating, for_model, left_of
 from ....store import RunRecord, Store
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.responses_request import Item, listed, messages_of
 from .stored_conversations import conversation_items
-
-RESPONSE = "response"
-"""The field of a run's request with the fields of a response's request."""
-CONVERSATION = "conversation"
-"""The field of these with the conversation that the response is added to, as `{"id"}`."""
-BEFORE = "before"
-"""The field of these with the items before the input, if the response that it follows is not stored."""
 
 
 class ResponseNotFound(NotFound):
@@ -45,21 +39,19 @@ class ResponseNotSettled(Conflict):
         super().__init__(f"Response {response_id} has not ended. Wait for it or cancel it, then follow it.")
 
 
-async def conversation(store: Store, record: RunRecord) -> list[dict[str, Any]]:
+async def conversation(store: Store, owner: str, ask: ResponseAsk) -> list[dict[str, Any]]:
     """Return the messages for a response: those of the chain before it, and the new ones.
 
     How an earlier response ended is not included: a stopped or failed one leaves its text. Instructions are those of
     this request alone.
     """
-    requested = record.request[RESPONSE]
-    messages = messages_of(requested.get(BEFORE, ()))
-    if CONVERSATION in requested:
-        messages = messages_of(await conversation_items(store, record.owner, requested[CONVERSATION]["id"]))
-    for before in await _chain(store, record):
-        earlier = before.request[RESPONSE]
-        messages += messages_of([*earlier.get(BEFORE, ()), *earlier["input"], *await output_of(store, before)])
-    new = messages_of(requested["input"])
-    sent = for_model([*messages, *new], requested.get("instructions"))
+    messages = messages_of(ask.before or ())
+    if ask.conversation_id is not None:
+        messages = messages_of(await conversation_items(store, owner, ask.conversation_id))
+    for record, earlier in await _chain(store, owner, ask):
+        messages += messages_of([*(earlier.before or ()), *earlier.input, *await output_of(store, record, earlier)])
+    new = messages_of(ask.input)
+    sent = for_model([*messages, *new], ask.instructions)
     _check_results(new, sent)
     if all(message["role"] == "system" for message in sent):
         raise BadRequest("Nothing in the input can be shown to a model.", param="input")
@@ -74,47 +66,39 @@ def _check_results(new: list[Message], sent: list[dict[str, Any]]) -> None:
             raise BadRequest(f"No tool call waits for the output with call_id {message.tool_call_id!r}.", param="input")
 
 
-async def _chain(store: Store, record: RunRecord) -> list[RunRecord]:
-    """Return the responses before this one, the first of them first."""
-    chain: list[RunRecord] = []
-    seen = {record.id}
-    following = record
-    while (named := _followed(following)) is not None:
-        found = await stored(store, record.owner, named, "previous_response_id")
+async def _chain(store: Store, owner: str, ask: ResponseAsk) -> list[tuple[RunRecord, ResponseAsk]]:
+    """Return the responses before a request, the first of them first. It begins at one with items before it."""
+    chain: list[tuple[RunRecord, ResponseAsk]] = []
+    seen: set[str] = set()
+    while ask.before is None and (named := ask.previous_response_id) is not None:
+        found, ask = await stored(store, owner, named, "previous_response_id")
         if found.settlement is None:
             raise ResponseNotSettled(named)
         if found.id in seen:
             raise PreviousResponseNotFound(named, "previous_response_id")
         seen.add(found.id)
-        chain.append(found)
-        following = found
+        chain.append((found, ask))
     chain.reverse()
     return chain
 
 
-def _followed(record: RunRecord) -> str | None:
-    """Return the stored response that a response follows; None if there is none, or it has the items itself."""
-    requested = record.request[RESPONSE]
-    return None if BEFORE in requested else requested.get("previous_response_id")
-
-
-async def stored(store: Store, owner: str, response_id: str, param: str) -> RunRecord:
-    """Return the run of a stored response. One of another owner is not found."""
+async def stored(store: Store, owner: str, response_id: str, param: str) -> tuple[RunRecord, ResponseAsk]:
+    """Return the run of a stored response, and its request. One of another owner is not found."""
     found = await store.get_run(openai_responses.run_id_of_response(response_id))
-    if found is None or found.owner != owner or not is_stored(found):
+    ask = None if found is None else stored_ask(found)
+    if found is None or found.owner != owner or ask is None:
         raise (PreviousResponseNotFound if param == "previous_response_id" else ResponseNotFound)(response_id, param)
-    return found
+    return found, ask
 
 
-def is_stored(record: RunRecord) -> bool:
-    """Return whether a run is a stored response. One may be stored only for repeated requests."""
-    return bool(record.request.get(RESPONSE, {}).get("store"))
+def stored_ask(record: RunRecord) -> ResponseAsk | None:
+    """Return the request of a stored response; None for other runs. One may be stored only for repeated requests."""
+    return record.ask if isinstance(record.ask, ResponseAsk) and record.ask.store else None
 
 
-async def output_of(store: Store, record: RunRecord) -> list[Item]:
+async def output_of(store: Store, record: RunRecord, ask: ResponseAsk) -> list[Item]:
     """Return the output items of a stored response; of one whose log was trimmed, its text."""
-    requested = record.request[RESPONSE]
-    response = openai_responses.Response(record.id, record.echo, record.created_at, requested)
+    response = openai_responses.Response(record.id, record.echo, record.created_at, ask)
     after = 0
     try:
         while events := await store.read_log(record.id, after):
@@ -136,9 +120,9 @@ async def resolved(store: Store, owner: str, items: list[Item]) -> list[Item]:
 
 async def _referred(store: Store, owner: str, item_id: str, param: str) -> Item:
     response_id, run_id = openai_responses.run_of_item(item_id)
-    record = await stored(store, owner, response_id, param)
+    record, ask = await stored(store, owner, response_id, param)
     suffix = run_id.removeprefix("run_")
-    for item in [*await output_of(store, record), *listed(record.request[RESPONSE]["input"], suffix)]:
+    for item in [*await output_of(store, record, ask), *listed(ask.input, suffix)]:
         if item["id"] == item_id:
             return item
     raise ResponseNotFound(item_id, param)

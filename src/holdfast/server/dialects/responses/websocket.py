@@ -17,6 +17,7 @@ from ....access import CHAT
 from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
 from ....asgi.event_stream import info_of
+from ....asks import response_ask
 from ....concurrency.tasks import OwnedTasks
 from ....errors import BadRequest, HoldfastError, KeyRevoked
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
@@ -38,7 +39,6 @@ from ...routing import Endpoint
 from ...services import Parts
 from ..run_responses import FirstWord
 from .openai_responses import ResponseBody, begun, checked, list_responses, prepared, response_of
-from .response_chains import BEFORE, RESPONSE
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)
@@ -372,9 +372,9 @@ class ResponsesSocket:
 
     async def _prepare_only(self, lane: _Lane, record: RunRecord, size: int) -> None:
         """Answer a request without generation: its items are kept for this connection."""
-        requested = {**record.request[RESPONSE], "store": False}
+        ask = msgspec.structs.replace(response_ask(record.ask), store=False)
         now = self._parts.engine.now()
-        response = openai_responses.Response(record.id, record.echo, now, requested, settled_at=lambda: now)
+        response = openai_responses.Response(record.id, record.echo, now, ask, settled_at=lambda: now)
         messages = ResponseMessages(record.id, response, lane.name)
         nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
         self._keep(lane, record, [], size)
@@ -391,8 +391,8 @@ class ResponsesSocket:
 
     def _keep(self, lane: _Lane, record: RunRecord, output: list[Item], size: int) -> None:
         """Keep the items up to a response, unless they are larger than a request may be."""
-        requested = record.request[RESPONSE]
-        items = [*requested.get(BEFORE, ()), *requested["input"], *output]
+        ask = response_ask(record.ask)
+        items = [*(ask.before or ()), *ask.input, *output]
         fits = size <= self._parts.settings.body_limit
         lane.known = _Known(openai_responses.response_id(record.id), items, size) if fits else None
 

@@ -66,7 +66,7 @@ CREATE TABLE runs (
     status       text COLLATE "C" NOT NULL CHECK (status IN ('queued', 'running', 'settled')),
     keeper       text NOT NULL,
     epoch        bigint NOT NULL,
-    request      bytea NOT NULL,
+    ask          bytea NOT NULL,
     queue_number integer,
     input        bytea NOT NULL,
     follows      text, -- the message that a queued run was told to follow: 'head', an id, or NULL for the beginning
@@ -294,7 +294,7 @@ CREATE TABLE audit_end (
 -- Runs with the names and values that RunRecord has.
 CREATE VIEW records AS
 SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, parent_id, runs.model, runs.kind, lifetime,
-    status, keeper, epoch, request, queue_number, input,
+    status, keeper, epoch, ask, queue_number, input,
     CASE status
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)

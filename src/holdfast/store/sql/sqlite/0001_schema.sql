@@ -63,7 +63,7 @@ CREATE TABLE runs (
     status       TEXT NOT NULL CHECK (status IN ('queued', 'running', 'settled')),
     keeper       TEXT NOT NULL,
     epoch        INTEGER NOT NULL,
-    request      BLOB NOT NULL,
+    ask          BLOB NOT NULL,
     queue_number INTEGER,
     input        BLOB NOT NULL,
     follows      TEXT, -- the message that a queued run was told to follow: 'head', an id, or NULL for the beginning
@@ -292,7 +292,7 @@ CREATE TABLE audit_end (
 -- Runs with the names and values that RunRecord has.
 CREATE VIEW records AS
 SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, parent_id, runs.model, runs.kind, lifetime,
-    status, keeper, epoch, request, queue_number, input,
+    status, keeper, epoch, ask, queue_number, input,
     CASE status
         WHEN 'settled' THEN seq
         ELSE coalesce((SELECT first + count - 1 FROM events WHERE run = runs.n ORDER BY first DESC LIMIT 1), 0)
