@@ -11,20 +11,18 @@ from holdfast.prompt import (
     AssistantTurn,
     AudioPart,
     Call,
-    CalledTool,
+    ChosenTool,
     FilePart,
     Format,
-    FunctionTool,
     ImagePart,
     Opaque,
     ResultTurn,
     SystemTurn,
     TextPart,
+    ToolSpec,
     UserTurn,
-    openai_messages,
-    openai_params,
-    prompt_of,
 )
+from holdfast.prompt.openai_shape import openai_messages, openai_params, prompt_of
 
 PICTURE = "data:image/png;base64,AAAA"
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
@@ -102,8 +100,8 @@ def test_parameters_are_read_as_tools_choice_format_and_effort():
     }
     prompt = prompt_of([], params | {"seed": None})
 
-    assert (FunctionTool("f", "d", {"type": "object"}, True), Opaque({"googleSearch": {}})) == prompt.tools
-    assert (CalledTool("f"), Format("json_schema", schema), "low") == (prompt.choice, prompt.format, prompt.effort)
+    assert (ToolSpec("f", "d", {"type": "object"}, True), Opaque({"googleSearch": {}})) == prompt.tools
+    assert (ChosenTool("f"), Format("json_schema", schema), "low") == (prompt.choice, prompt.format, prompt.effort)
     assert ({"temperature": 0.5}, params) == (prompt.extra, openai_params(prompt))
 
 

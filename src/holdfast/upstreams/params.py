@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
-from ..prompt import Prompt, prompt_of
+from ..prompt import Prompt
+from ..prompt.openai_shape import prompt_of
 from . import ChatRequest
 
 __all__ = ["ONLY_OPENAIS", "checked_prompt", "message_rules", "part_rules"]

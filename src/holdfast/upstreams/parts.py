@@ -8,7 +8,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ..errors import Unsupported
-from ..prompt import AssistantTurn, Call, Content, Format, Opaque, Part, ResultTurn, TextPart, Turn, UserTurn
+from ..prompt import (
+    AnyTurn,
+    AssistantTurn,
+    Call,
+    Content,
+    Format,
+    Opaque,
+    Part,
+    ResultTurn,
+    TextPart,
+    UserTurn,
+)
 
 __all__ = [
     "InlineData",
@@ -16,8 +27,8 @@ __all__ = [
     "assistant_text",
     "called_names",
     "calls_of",
+    "content_parts",
     "inline_data",
-    "parts_of",
     "pictures_after_results",
     "plain_text",
     "refuse_part",
@@ -41,16 +52,16 @@ def inline_data(url: str) -> InlineData | None:
     return InlineData(match["type"].lower().replace("image/jpg", "image/jpeg"), match["data"]) if match else None
 
 
-def parts_of(content: Content) -> tuple[Part, ...]:
+def content_parts(content: Content) -> tuple[Part, ...]:
     """Return a turn's content as parts."""
     if isinstance(content, Opaque):
         raise Unsupported("A message's content must be a string or a list of parts.", "messages")
-    return content if isinstance(content, tuple) else (TextPart(content),) if content else ()
+    return (TextPart(content),) if isinstance(content, str) else content or ()
 
 
 def speaker_first(turn: UserTurn) -> tuple[Part, ...]:
     """Return the parts of a user's turn. If it has a name, a text with the name comes first."""
-    parts = parts_of(turn.content)
+    parts = content_parts(turn.content)
     return (TextPart(f"{turn.name}:"), *parts) if turn.name else parts
 
 
@@ -63,7 +74,7 @@ def plain_text(content: Content, who: str) -> str:
     """Return content that must be text, such as that of a system message. Its parts become paragraphs."""
     if isinstance(content, str):
         return content
-    texts = [part.text if isinstance(part, TextPart) else refuse_part(part, who) for part in parts_of(content)]
+    texts = [part.text if isinstance(part, TextPart) else refuse_part(part, who) for part in content_parts(content)]
     return "\n\n".join(filter(None, texts))
 
 
@@ -92,7 +103,7 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
     return {"arguments": arguments} if arguments else {}
 
 
-def called_names(turns: Iterable[Turn]) -> dict[str, str]:
+def called_names(turns: Iterable[AnyTurn]) -> dict[str, str]:
     """Return the name of each call's function by the call's id: a result has only the id."""
     answers = (turn for turn in turns if isinstance(turn, AssistantTurn))
     return {call.id: call.name for turn in answers for call in turn.calls if isinstance(call, Call) and call.id}
@@ -109,9 +120,9 @@ def schema_of(form: Format | Opaque | None, who: str) -> dict[str, Any] | None:
     return schema
 
 
-def pictures_after_results(turns: Sequence[Turn]) -> list[Turn]:
+def pictures_after_results(turns: Sequence[AnyTurn]) -> list[AnyTurn]:
     """Move parts of results that are not text into a user's turn after them: OpenAI accepts only text there."""
-    moved: list[Turn] = []
+    moved: list[AnyTurn] = []
     pictures: tuple[Part, ...] = ()
     for turn in turns:
         if isinstance(turn, ResultTurn) and isinstance(turn.content, tuple):

@@ -4,7 +4,7 @@ Pure. `PARAMS` has a rule for each parameter. A parameter that would change the 
 refused, unless its value has no effect. Parts in Anthropic's own shape are passed on.
 
 - All system and developer messages go to `system`.
-- Consecutive messages of one role become one message. Tool results have the role `user` and come first, as Anthropic
+- Consecutive messages of one role become one message. AnyTool results have the role `user` and come first, as Anthropic
   requires.
 - Blank blocks, and messages without blocks, are left out: Anthropic refuses both.
 - Thoughts come before the calls that they led to. If they were lost (by a restart, or by a client that does not keep
@@ -21,9 +21,11 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, passed_on
 from ...prompt import (
+    AnyTool,
+    AnyTurn,
     AssistantTurn,
     Call,
-    CalledTool,
+    ChosenTool,
     FilePart,
     Format,
     ImagePart,
@@ -33,14 +35,12 @@ from ...prompt import (
     ResultTurn,
     SystemTurn,
     TextPart,
-    Tool,
     ToolChoice,
-    Turn,
-    turns_of,
 )
+from ...prompt.openai_shape import turns_of
 from .. import ChatRequest
 from ..params import checked_prompt
-from ..parts import arguments_object, calls_of, inline_data, parts_of, speaker_first
+from ..parts import arguments_object, calls_of, content_parts, inline_data, speaker_first
 from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
@@ -149,7 +149,7 @@ def _tools(prompt: Prompt) -> dict[str, Any]:
     return {"tools": [_tool(tool) for tool in prompt.tools]} | ({"tool_choice": choice} if choice else {})
 
 
-def _tool(tool: Tool) -> Any:
+def _tool(tool: AnyTool) -> Any:
     match tool:
         case Opaque({"custom": dict()}):
             raise Unsupported("Anthropic's models take no custom tools. Send a function with one string.", "tools")
@@ -164,7 +164,7 @@ def _tool_choice(choice: ToolChoice) -> dict[str, Any]:
     match choice:
         case str():
             return {"type": _TOOL_CHOICES[choice]}
-        case CalledTool(name):
+        case ChosenTool(name):
             return {"type": "tool", "name": name}
         case Opaque(str(kind)):
             return {"type": kind}
@@ -184,7 +184,7 @@ def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
 # messages
 
 
-def _conversation(said: Sequence[Turn]) -> tuple[str | list[_Block], list[_Block]]:
+def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
     """Return the system prompt, and the turns of user and assistant.
 
     A system turn that is `placed` keeps its place: its client speaks this dialect, and sent it there.
@@ -210,13 +210,13 @@ def _comes_later(block: _Block) -> bool:
     return bool(block["type"] != "tool_result")
 
 
-def _role_and_blocks(turn: Turn) -> tuple[str, list[_Block]]:
+def _role_and_blocks(turn: AnyTurn) -> tuple[str, list[_Block]]:
     match turn:
         case SystemTurn():
-            return "system", _blocks(parts_of(turn.content))
+            return "system", _blocks(content_parts(turn.content))
         case AssistantTurn():
             thoughts = [thought for thought in turn.thoughts if thought.get("type") in _THOUGHTS]
-            said = _blocks((*parts_of(turn.content), TextPart(turn.refusal)))
+            said = _blocks((*content_parts(turn.content), TextPart(turn.refusal)))
             return "assistant", [*thoughts, *said, *map(_tool_use, calls_of(turn))]
         case ResultTurn():
             return "user", [_tool_result(turn)]
@@ -241,7 +241,7 @@ def _plain(system: list[_Block]) -> str | list[_Block]:
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
-def _end_well(turns: list[_Block], said: Sequence[Turn]) -> None:
+def _end_well(turns: list[_Block], said: Sequence[AnyTurn]) -> None:
     """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
@@ -312,7 +312,7 @@ def _tool_use(call: Call) -> _Block:
 
 
 def _tool_result(turn: ResultTurn) -> _Block:
-    content = _blocks(parts_of(turn.content))
+    content = _blocks(content_parts(turn.content))
     result = {"type": "tool_result", "tool_use_id": _id(turn.call_id), **_cache_mark(turn.extra)}
     return result | ({"content": _result_content(content)} if content else {})
 

@@ -12,9 +12,11 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from ...prompt import (
+    AnyTool,
+    AnyTurn,
     AssistantTurn,
     Call,
-    CalledTool,
+    ChosenTool,
     FilePart,
     ImagePart,
     Opaque,
@@ -23,9 +25,7 @@ from ...prompt import (
     ResultTurn,
     SystemTurn,
     TextPart,
-    Tool,
     ToolChoice,
-    Turn,
     UserTurn,
 )
 from .. import ChatRequest
@@ -34,8 +34,8 @@ from ..parts import (
     arguments_object,
     assistant_text,
     calls_of,
+    content_parts,
     inline_data,
-    parts_of,
     plain_text,
     refuse_part,
     speaker_first,
@@ -123,7 +123,7 @@ def _tools(prompt: Prompt) -> _Block:
     return {"toolConfig": {"tools": [_tool(tool) for tool in prompt.tools]} | _choice(prompt.choice)}
 
 
-def _tool(tool: Tool) -> _Block:
+def _tool(tool: AnyTool) -> _Block:
     if isinstance(tool, Opaque):
         raise Unsupported("A tool must be a function.", "tools")
     described = {"description": tool.description} if tool.description else {}
@@ -139,7 +139,7 @@ def _choice(choice: ToolChoice) -> _Block:
             return {"toolChoice": {"auto": {}}}
         case "required":
             return {"toolChoice": {"any": {}}}
-        case CalledTool(name):
+        case ChosenTool(name):
             return {"toolChoice": {"tool": {"name": name}}}
     raise Unsupported("Bedrock takes a tool_choice of auto, none, required, or a function.", "tool_choice")
 
@@ -151,7 +151,7 @@ def _text(turn: SystemTurn) -> str:
     return plain_text(turn.content, _WHO).strip()
 
 
-def _turns(said: Sequence[Turn]) -> list[_Block]:
+def _turns(said: Sequence[AnyTurn]) -> list[_Block]:
     """Return the turns of user and assistant. Consecutive ones of one role become one."""
     turns: list[_Block] = []
     for turn in said:
@@ -172,7 +172,7 @@ def _blocks(turn: AssistantTurn | UserTurn | ResultTurn) -> list[_Block]:
             thoughts = [thought for thought in turn.thoughts if "reasoningContent" in thought]
             return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, calls_of(turn))]
         case ResultTurn():
-            content = [block for part in parts_of(turn.content) if (block := _block(part)) != {"text": ""}]
+            content = [block for part in content_parts(turn.content) if (block := _block(part)) != {"text": ""}]
             return [{"toolResult": {"toolUseId": turn.call_id, "content": content or [{"text": "(empty)"}]}}]
     return [block for part in speaker_first(turn) if (block := _block(part)).get("text", "-").strip()]
 

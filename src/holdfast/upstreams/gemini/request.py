@@ -19,12 +19,12 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from ...prompt import (
+    AnyTurn,
     AssistantTurn,
     AudioPart,
     Call,
-    CalledTool,
+    ChosenTool,
     FilePart,
-    FunctionTool,
     ImagePart,
     Opaque,
     Part,
@@ -33,7 +33,7 @@ from ...prompt import (
     SystemTurn,
     TextPart,
     ToolChoice,
-    Turn,
+    ToolSpec,
 )
 from .. import ChatRequest
 from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
@@ -42,8 +42,8 @@ from ..parts import (
     assistant_text,
     called_names,
     calls_of,
+    content_parts,
     inline_data,
-    parts_of,
     plain_text,
     refuse_part,
     schema_of,
@@ -175,7 +175,7 @@ def _thinking(effort: str | None, version: tuple[int, int]) -> _Block:
 
 def _tools(prompt: Prompt) -> _Block:
     """Return the tools and the tool choice. A tool in Gemini's own shape is passed on unchanged."""
-    declared = [_declaration(tool) for tool in prompt.tools if isinstance(tool, FunctionTool)]
+    declared = [_declaration(tool) for tool in prompt.tools if isinstance(tool, ToolSpec)]
     others = [tool.data for tool in prompt.tools if isinstance(tool, Opaque)]
     if any(isinstance(tool, dict) and ("custom" in tool or "type" in tool) for tool in others):
         raise Unsupported("Gemini takes no custom tools. Send a function with one string.", "tools")
@@ -184,7 +184,7 @@ def _tools(prompt: Prompt) -> _Block:
     return ({"tools": tools} if tools else {}) | choice
 
 
-def _declaration(tool: FunctionTool) -> _Block:
+def _declaration(tool: ToolSpec) -> _Block:
     described = {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
     return {name: value for name, value in described.items() if value}
 
@@ -195,7 +195,7 @@ def _choice(choice: ToolChoice) -> _Block:
             return {}
         case str():
             config: _Block = {"mode": _MODES[choice]}
-        case CalledTool(name):
+        case ChosenTool(name):
             config = {"mode": "ANY", "allowedFunctionNames": [name]}
         case _:
             raise Unsupported("Gemini takes a tool_choice of auto, none, required, or a function.", "tool_choice")
@@ -205,7 +205,7 @@ def _choice(choice: ToolChoice) -> _Block:
 # messages
 
 
-def _contents(turns: Sequence[Turn], *, wants_signatures: bool) -> list[_Block]:
+def _contents(turns: Sequence[AnyTurn], *, wants_signatures: bool) -> list[_Block]:
     names = called_names(turns)
     contents: list[_Block] = []
     for turn in turns:
@@ -250,7 +250,7 @@ def _signature_of_client(call: Call) -> str | None:
 
 def _result(turn: ResultTurn, name: str) -> list[_Block]:
     """Return the result of a call, an object if its text is one in JSON, else the text; and its pictures."""
-    parts = parts_of(turn.content)
+    parts = content_parts(turn.content)
     pictures = tuple(part for part in parts if isinstance(part, ImagePart))
     text = plain_text(tuple(part for part in parts if part not in pictures), _WHO)
     try:

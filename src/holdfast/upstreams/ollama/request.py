@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from ...prompt import (
+    AnyTurn,
     AssistantTurn,
     Call,
     ImagePart,
@@ -20,9 +21,8 @@ from ...prompt import (
     ResultTurn,
     SystemTurn,
     TextPart,
-    Turn,
-    openai_tool,
 )
+from ...prompt.openai_shape import openai_tool
 from .. import ChatRequest
 from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
 from ..parts import (
@@ -145,12 +145,12 @@ def _tools(prompt: Prompt) -> dict[str, Any]:
 # messages
 
 
-def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def _messages(turns: Sequence[AnyTurn]) -> list[dict[str, Any]]:
     names = called_names(turns)
     return [_message(turn, names) for turn in pictures_after_results(turns)]
 
 
-def _message(turn: Turn, names: Mapping[str, str]) -> dict[str, Any]:
+def _message(turn: AnyTurn, names: Mapping[str, str]) -> dict[str, Any]:
     match turn:
         case SystemTurn():
             return {"role": "system", "content": plain_text(turn.content, _WHO)}

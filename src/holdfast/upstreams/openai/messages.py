@@ -10,8 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...history import alternating
-from ...prompt import OURS, AssistantTurn, SystemTurn, Turn, UserTurn, openai_message, turns_of
-from ..parts import parts_of, pictures_after_results
+from ...prompt import AnyTurn, AssistantTurn, SystemTurn, UserTurn
+from ...prompt.openai_shape import OURS, openai_message, turns_of
+from ..parts import content_parts, pictures_after_results
 
 UpstreamMessage = dict[str, Any]
 
@@ -40,7 +41,7 @@ def messages_for(
     return alternating(sent) if strict else sent
 
 
-def _message(turn: Turn, reasoning: bool) -> UpstreamMessage:
+def _message(turn: AnyTurn, reasoning: bool) -> UpstreamMessage:
     """Return a message without the fields that are not for upstreams."""
     message = {name: value for name, value in openai_message(turn).items() if name not in OURS}
     if reasoning and isinstance(turn, AssistantTurn) and turn.calls:
@@ -48,14 +49,14 @@ def _message(turn: Turn, reasoning: bool) -> UpstreamMessage:
     return message
 
 
-def _system_first(turns: Sequence[Turn]) -> list[Turn]:
+def _system_first(turns: Sequence[AnyTurn]) -> list[AnyTurn]:
     """Join the system turns at the start into one, and make each later one a user's turn in its place."""
     start = next((n for n, turn in enumerate(turns) if not isinstance(turn, SystemTurn)), len(turns))
     contents = [turn.content for turn in turns[:start]]
     if all(isinstance(content, str) for content in contents):
         joined: Any = "\n\n".join(map(str, contents))
     else:
-        joined = tuple(part for content in contents for part in parts_of(content))
-    first: list[Turn] = [SystemTurn(joined)] if contents else []
+        joined = tuple(part for content in contents for part in content_parts(content))
+    first: list[AnyTurn] = [SystemTurn(joined)] if contents else []
     rest = [UserTurn(turn.content, "", turn.extra) if isinstance(turn, SystemTurn) else turn for turn in turns[start:]]
     return [*first, *rest]

@@ -12,14 +12,15 @@ from typing import Any
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from ...prompt import (
+    AnyTool,
+    AnyTurn,
     AssistantTurn,
     AudioPart,
     Call,
-    CalledTool,
+    ChosenTool,
     Content,
     FilePart,
     Format,
-    FunctionTool,
     ImagePart,
     Opaque,
     Part,
@@ -27,16 +28,13 @@ from ...prompt import (
     ResultTurn,
     SystemTurn,
     TextPart,
-    Tool,
     ToolChoice,
-    Turn,
-    openai_file,
-    openai_function,
-    openai_part,
+    ToolSpec,
 )
+from ...prompt.openai_shape import openai_file, openai_function, openai_part
 from .. import ChatRequest
 from ..params import checked_prompt, message_rules, part_rules
-from ..parts import parts_of, speaker_first
+from ..parts import content_parts, speaker_first
 
 __all__ = ["DIALECT", "ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in", "wants_encrypted"]
 
@@ -161,10 +159,10 @@ def _tools(prompt: Prompt) -> dict[str, Any]:
     return ({"tools": tools} if tools else {}) | choice
 
 
-def _tool(tool: Tool) -> Any:
+def _tool(tool: AnyTool) -> Any:
     """Return a tool, which is one level less nested here. `strict` is always sent: here its default is true."""
     match tool:
-        case FunctionTool():
+        case ToolSpec():
             return {"type": "function", "parameters": None, "strict": False, **openai_function(tool)}
         case Opaque({"type": "custom", "custom": dict(custom)}):
             form = custom.get("format")
@@ -176,7 +174,7 @@ def _tool(tool: Tool) -> Any:
 
 def _choice(choice: ToolChoice) -> Any:
     match choice:
-        case CalledTool(name):
+        case ChosenTool(name):
             return {"type": "function", "name": name}
         case Opaque(own):
             return _flat(own)
@@ -196,14 +194,14 @@ def _flat(choice: Any) -> Any:
 # messages
 
 
-def _input(turns: Sequence[Turn]) -> list[_Item]:
+def _input(turns: Sequence[AnyTurn]) -> list[_Item]:
     answers = [turn for turn in turns if isinstance(turn, AssistantTurn)]
     calls = [call for turn in answers for call in turn.calls if isinstance(call, Call)]
     customs = {call.id for call in calls if call.kind == "custom"}
     return [item for turn in turns for item in _items(turn, customs)]
 
 
-def _items(turn: Turn, customs: set[str]) -> list[_Item]:
+def _items(turn: AnyTurn, customs: set[str]) -> list[_Item]:
     """Return the items of a turn: its reasoning, its content, and its calls."""
     match turn:
         case AssistantTurn():
@@ -229,7 +227,7 @@ def _message(role: str, content: Content) -> list[_Item]:
 
 
 def _parts(content: Content, text: str) -> list[_Item]:
-    return [_part(part, text) for part in parts_of(content)]
+    return [_part(part, text) for part in content_parts(content)]
 
 
 def _part(part: Part, text: str) -> _Item:

@@ -1,181 +1,40 @@
-"""What a model is asked, as types: the counterpart of `events.py` on the way in.
+"""A prompt in OpenAI's shape: as it is stored, and as it is sent to upstreams of OpenAI's dialect.
 
-A prompt is stored, and sent to upstreams of OpenAI's dialect, in OpenAI's shape. Other upstreams render a `Prompt`.
-`prompt_of` and `openai_messages` are total and inverse: what the types have no field for is in `extra`, and what they
-cannot read at all is `Opaque`. Only this module knows the fields that are added to OpenAI's messages (`OURS`).
+Reading is total and loses nothing: `openai_messages` and `openai_params` return what `prompt_of` has read. Only this
+module knows the fields that are added to OpenAI's messages (`OURS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
+from . import (
+    AnyTool,
+    AnyTurn,
+    AssistantTurn,
+    AudioPart,
+    Call,
+    ChosenTool,
+    Content,
+    FilePart,
+    Format,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+    ToolChoice,
+    ToolSpec,
+    UserTurn,
+)
 
 _Fields: TypeAlias = dict[str, Any]
 
 OURS = frozenset({"thoughts", "reasoned", "placed", "cache_control"})
 """Fields of a message that are not OpenAI's: `cache_control` is Anthropic's, the others are ours."""
-
-
-# Parts.
-
-
-class Opaque(msgspec.Struct, frozen=True):
-    """What no type here describes, as it was sent: only one dialect understands it, or none."""
-
-    data: Any
-
-    @property
-    def kind(self) -> Any:
-        """The type that it says it has."""
-        return self.data.get("type") if isinstance(self.data, dict) else None
-
-
-class TextPart(msgspec.Struct, frozen=True):
-    """A text, or the words of a refusal."""
-
-    text: str
-    kind: Literal["text", "refusal"] = "text"
-    extra: _Fields = {}
-
-
-class ImagePart(msgspec.Struct, frozen=True):
-    """A picture by its URL, which may have the picture in it."""
-
-    url: str
-    more: _Fields | None = {}
-    """What is sent beside the URL, as `detail`; None if the URL is sent without an object around it."""
-    extra: _Fields = {}
-
-    kind: ClassVar[str] = "image_url"
-
-
-class FilePart(msgspec.Struct, frozen=True):
-    """A file."""
-
-    data: str = ""
-    """A `data:` URL in base64; empty if the file is named in another way."""
-    more: _Fields = {}
-    extra: _Fields = {}
-
-    kind: ClassVar[str] = "file"
-
-
-class AudioPart(msgspec.Struct, frozen=True):
-    """A recording in base64."""
-
-    data: str
-    format: str
-    more: _Fields = {}
-    extra: _Fields = {}
-
-    kind: ClassVar[str] = "input_audio"
-
-
-Part: TypeAlias = TextPart | ImagePart | FilePart | AudioPart | Opaque
-Content: TypeAlias = str | tuple[Part, ...] | Opaque | None
-
-
-# Turns.
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A call of a tool in an answer."""
-
-    id: str
-    name: str
-    arguments: Any = None
-    """JSON as text, or an object; the text itself for a custom tool."""
-    kind: Literal["function", "custom"] = "function"
-    extra: _Fields = {}
-
-
-class SystemTurn(msgspec.Struct, frozen=True):
-    """Instructions. One that is `placed` stays where it is, if the upstream knows such a thing."""
-
-    content: Content
-    role: Literal["system", "developer"] = "system"
-    placed: bool = False
-    extra: _Fields = {}
-
-
-class UserTurn(msgspec.Struct, frozen=True):
-    """What a person says."""
-
-    content: Content
-    name: str = ""
-    extra: _Fields = {}
-
-
-class AssistantTurn(msgspec.Struct, frozen=True):
-    """An earlier answer, or the beginning of one that is continued."""
-
-    content: Content
-    calls: tuple[Call | Opaque, ...] = ()
-    refusal: str = ""
-    thoughts: tuple[_Fields, ...] = ()
-    """Blocks of reasoning before the calls, in the shape of the upstream that sent them."""
-    reasoned: str = ""
-    """The reasoning before the calls, if it is text alone."""
-    extra: _Fields = {}
-
-
-class ResultTurn(msgspec.Struct, frozen=True):
-    """The result of a call."""
-
-    call_id: str
-    content: Content
-    extra: _Fields = {}
-
-
-Turn: TypeAlias = SystemTurn | UserTurn | AssistantTurn | ResultTurn
-
-
-# Tools, and the rest.
-
-
-class FunctionTool(msgspec.Struct, frozen=True):
-    """A function that the model may call."""
-
-    name: str
-    description: str = ""
-    parameters: _Fields = {}
-    strict: bool = False
-    more: _Fields = {}
-    """Other fields of the function."""
-    extra: _Fields = {}
-    """Other fields beside the function."""
-
-
-class CalledTool(msgspec.Struct, frozen=True):
-    """The choice of one function, which has to be called."""
-
-    name: str
-
-
-class Format(msgspec.Struct, frozen=True):
-    """The format of the answer."""
-
-    kind: Literal["text", "json_object", "json_schema"]
-    described: _Fields = {}
-    """The name of a JSON schema, the schema itself, and more about it."""
-
-
-Tool: TypeAlias = FunctionTool | Opaque
-ToolChoice: TypeAlias = Literal["auto", "none", "required"] | CalledTool | Opaque | None
-
-
-class Prompt(msgspec.Struct, frozen=True):
-    """What a model is asked."""
-
-    turns: tuple[Turn, ...]
-    tools: tuple[Tool, ...] = ()
-    choice: ToolChoice = None
-    format: Format | Opaque | None = None
-    effort: str | None = None
-    extra: _Fields = {}
-    """All other parameters by OpenAI's names, or an upstream's own. Each dialect has a table of rules for them."""
 
 
 # From OpenAI's shape.
@@ -196,12 +55,12 @@ def prompt_of(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) 
     )
 
 
-def turns_of(messages: Iterable[Mapping[str, Any]]) -> Iterator[Turn]:
+def turns_of(messages: Iterable[Mapping[str, Any]]) -> Iterator[AnyTurn]:
     """Read messages. One without a known role is a user's."""
     return map(_turn, messages)
 
 
-def _turn(message: Mapping[str, Any]) -> Turn:
+def _turn(message: Mapping[str, Any]) -> AnyTurn:
     fields = dict(message)
     content = _content(fields.pop("content", None))
     match fields:
@@ -274,7 +133,7 @@ def _call(call: Any) -> Call | Opaque:
     return Opaque(call)
 
 
-def _tool(tool: Any) -> Tool:
+def _tool(tool: Any) -> AnyTool:
     match tool:
         case {"function": dict(function)} if tool.get("type", "function") == "function":
             more = dict(function)
@@ -282,7 +141,7 @@ def _tool(tool: Any) -> Tool:
             description = more.pop("description") if _has(more, "description", str) else ""
             parameters = more.pop("parameters") if _has(more, "parameters", dict) else {}
             strict = more.pop("strict") if more.get("strict") is True else False
-            return FunctionTool(name, description, parameters, strict, more, _but(tool, "type", "function"))
+            return ToolSpec(name, description, parameters, strict, more, _but(tool, "type", "function"))
     return Opaque(tool)
 
 
@@ -296,7 +155,7 @@ def _choice(choice: Any) -> ToolChoice:
         case {"function": {"name": str(name)} as called} if (
             len(called) == 1 and _but(choice, "function") in _A_FUNCTION
         ):
-            return CalledTool(name)
+            return ChosenTool(name)
     return Opaque(choice)
 
 
@@ -328,12 +187,12 @@ def openai_params(prompt: Prompt) -> _Fields:
     )
 
 
-def openai_messages(turns: Iterable[Turn]) -> list[_Fields]:
+def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:
     """Return the messages of turns."""
     return [openai_message(turn) for turn in turns]
 
 
-def openai_message(turn: Turn) -> _Fields:
+def openai_message(turn: AnyTurn) -> _Fields:
     """Return a turn as a message."""
     content = _openai_content(turn.content)
     match turn:
@@ -394,14 +253,14 @@ def _openai_call(call: Call | Opaque) -> Any:
     return {**named, "type": "function", "function": {"name": call.name, **given}, **call.extra}
 
 
-def openai_tool(tool: Tool) -> Any:
+def openai_tool(tool: AnyTool) -> Any:
     """Return a tool."""
     if isinstance(tool, Opaque):
         return tool.data
     return {"type": "function", "function": openai_function(tool), **tool.extra}
 
 
-def openai_function(tool: FunctionTool) -> _Fields:
+def openai_function(tool: ToolSpec) -> _Fields:
     """Return the function of a tool, without empty fields."""
     fields = {
         "name": tool.name,
@@ -413,7 +272,7 @@ def openai_function(tool: FunctionTool) -> _Fields:
 
 
 def _openai_choice(choice: ToolChoice) -> Any:
-    if isinstance(choice, CalledTool):
+    if isinstance(choice, ChosenTool):
         return {"type": "function", "function": {"name": choice.name}}
     return choice.data if isinstance(choice, Opaque) else choice
 
