@@ -273,7 +273,7 @@ def test_held_work_has_one_mechanism():
 
 
 MOST_LOOKS_INTO_DICTIONARIES = 489
-"""Calls of `.get("…")` in the source. It may become less, not more: what is read from outside becomes a type at the edge."""
+"""Calls of `.get("…")` in the source. It may become less, not more: what comes from outside becomes a type."""
 
 
 def looks_into_dictionaries(tree: ast.AST) -> int:

@@ -33,8 +33,12 @@ from . import (
 
 _Fields: TypeAlias = dict[str, Any]
 
-OURS = frozenset({"thoughts", "reasoned", "placed", "cache_control"})
-"""Fields of a message that are not OpenAI's: `cache_control` is Anthropic's, the others are ours."""
+OUR_OWN = ("thoughts", "reasoned", "placed")
+"""Fields that are added to OpenAI's messages here."""
+OURS = frozenset({*OUR_OWN, "cache_control"})
+"""Fields of a message that are not OpenAI's: `cache_control` is Anthropic's."""
+PLACED = {"placed": True}
+"""The field of a system message that stays where it is."""
 
 
 # From OpenAI's shape.
@@ -197,22 +201,22 @@ def openai_message(turn: AnyTurn) -> _Fields:
     content = _openai_content(turn.content)
     match turn:
         case SystemTurn():
-            placed = {"placed": True} if turn.placed else {}
-            return {"role": turn.role, "content": content, **placed, **turn.extra}
+            return {"role": turn.role, "content": content, **(PLACED if turn.placed else {}), **turn.extra}
         case ResultTurn():
             named = {"tool_call_id": turn.call_id} if turn.call_id else {}
             return {"role": "tool", **named, "content": content, **turn.extra}
         case UserTurn():
             named = {"name": turn.name} if turn.name else {}
             return {"role": "user", "content": content, **named, **turn.extra}
-    fields = {
-        "refusal": turn.refusal,
-        "thoughts": list(turn.thoughts),
-        "reasoned": turn.reasoned,
-        "tool_calls": [_openai_call(call) for call in turn.calls],
-    }
-    given = {name: value for name, value in fields.items() if value}
-    return {"role": "assistant", "content": content, **given, **turn.extra}
+    refusal = {"refusal": turn.refusal} if turn.refusal else {}
+    calls = {"tool_calls": [_openai_call(call) for call in turn.calls]} if turn.calls else {}
+    thoughts = openai_thoughts(turn.thoughts, turn.reasoned)
+    return {"role": "assistant", "content": content, **refusal, **thoughts, **calls, **turn.extra}
+
+
+def openai_thoughts(thoughts: Sequence[_Fields], reasoned: str = "") -> _Fields:
+    """Return the fields of an assistant's message with the reasoning before its calls."""
+    return ({"thoughts": list(thoughts)} if thoughts else {}) | ({"reasoned": reasoned} if reasoned else {})
 
 
 def _openai_content(content: Content) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
 from ..prompt import Prompt
-from ..prompt.openai_shape import prompt_of
+from ..prompt.openai_shape import OUR_OWN, prompt_of
 from . import ChatRequest
 
 __all__ = ["ONLY_OPENAIS", "checked_prompt", "message_rules", "part_rules"]
@@ -25,7 +25,7 @@ ONLY_OPENAIS: Table = {
 }
 """Parameters that only OpenAI's service uses. Without them, the answer of another service is the same."""
 
-_OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
+_OURS = {**dict.fromkeys(OUR_OWN, USED), "cache_control": _CHEAPER}
 _ORDER = harmless("The order of the calls determines it.")
 _DETAIL = harmless("It only affects how many tokens an image costs.")
 _OF_A_PART: Table = {"type": USED, "cache_control": _CHEAPER, "prompt_cache_breakpoint": _CHEAPER}
