@@ -61,7 +61,7 @@ def content_parts(content: Content) -> tuple[Part, ...]:
 
 def speaker_first(turn: UserTurn) -> tuple[Part, ...]:
     """Return the parts of a user's turn. If it has a name, a text with the name comes first."""
-    parts = content_parts(turn.content)
+    parts = content_parts("" if turn.content is None else turn.content)
     return (TextPart(f"{turn.name}:"), *parts) if turn.name else parts
 
 
