@@ -145,6 +145,13 @@ def test_what_ollama_cannot_do_is_refused_by_name(params, field):
     assert field == refused.value.param
 
 
+def test_the_text_of_a_refusal_is_text_and_no_picture():
+    """It was sent among the images, which are base64."""
+    said = body({"role": "user", "content": [{"type": "refusal", "refusal": "No."}]})["messages"]
+
+    assert [{"role": "user", "content": "No."}] == said
+
+
 @requirement("wire.no-silent-drop")
 @pytest.mark.parametrize(
     "part",

@@ -43,6 +43,7 @@ LAYERS: dict[str, int] = {
     "upstreams": 2,
     "wires": 2,
     "history": 2,
+    "prompt": 0,
     "compare.scores": 2,
     "compare.wire": 2,
     "compare.model": 1,

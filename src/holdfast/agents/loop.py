@@ -35,6 +35,7 @@ from ..log.reasoning import AnswerSplitter
 from ..log.steps import AgentStep, CallResult, Steps
 from ..log.storable import storable
 from ..pricing import Price, cost, tokens_in
+from ..prompt.openai_shape import openai_thoughts
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .mcp.pool import ToolServers
@@ -350,10 +351,8 @@ class Work:
         results = await self._all(step.calls)
         place = len(self._messages)
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
-        if answer.thoughts:
-            self._messages[place]["thoughts"] = [thought.block for thought in answer.thoughts]
-        elif answer.reasoning:
-            self._messages[place]["reasoned"] = "".join(answer.reasoning)
+        thoughts = [thought.block for thought in answer.thoughts]
+        self._messages[place] |= openai_thoughts(thoughts, "" if thoughts else "".join(answer.reasoning))
 
     async def _all(self, calls: Sequence[ToolCall], **requested: Any) -> list[CallResult]:
         """Make the calls concurrently, with the idle limit suspended."""

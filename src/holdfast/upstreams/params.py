@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
+from ..prompt import Prompt
+from ..prompt.openai_shape import OUR_OWN, prompt_of
 from . import ChatRequest
 
-__all__ = ["ONLY_OPENAIS", "check_request", "message_rules"]
+__all__ = ["ONLY_OPENAIS", "checked_prompt", "message_rules", "part_rules"]
 
 _CHEAPER = harmless("It only makes an answer cheaper.")
 
@@ -23,7 +25,7 @@ ONLY_OPENAIS: Table = {
 }
 """Parameters that only OpenAI's service uses. Without them, the answer of another service is the same."""
 
-_OURS = {**dict.fromkeys(("thoughts", "reasoned", "placed"), USED), "cache_control": _CHEAPER}
+_OURS = {**dict.fromkeys(OUR_OWN, USED), "cache_control": _CHEAPER}
 _ORDER = harmless("The order of the calls determines it.")
 _DETAIL = harmless("It only affects how many tokens an image costs.")
 _OF_A_PART: Table = {"type": USED, "cache_control": _CHEAPER, "prompt_cache_breakpoint": _CHEAPER}
@@ -102,10 +104,15 @@ def _messages(who: str, parts: Kinds, calls: Kinds) -> Kinds:
     return Kinds("role", roles, unknown)
 
 
-def check_request(request: ChatRequest, params: Table, unknown: Rule, rules: Table) -> None:
-    """Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
+def checked_prompt(request: ChatRequest, params: Table, unknown: Rule, rules: Table) -> Prompt:
+    """Return the prompt. Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
     problem = refusal(request.params, params, unknown)
     if problem is None:
         problem = refusal({"messages": request.messages, "tools": request.params.get("tools")}, rules, PASSED_ON)
     if problem is not None:
         raise Unsupported(problem.message, problem.field)
+    prompt = prompt_of(request.messages, request.params)
+    for name in ("tools", "reasoning_effort"):
+        if name in prompt.extra:
+            raise Unsupported(f"{name} is not valid.", name)
+    return prompt

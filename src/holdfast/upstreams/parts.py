@@ -1,26 +1,39 @@
-"""Parts of a message in OpenAI's shape, for dialects into which they are translated."""
+"""Parts of a prompt, for dialects into which they are rendered."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import Unsupported
+from ..prompt import (
+    AnyTurn,
+    AssistantTurn,
+    Call,
+    Content,
+    Format,
+    Opaque,
+    Part,
+    ResultTurn,
+    TextPart,
+    UserTurn,
+)
 
 __all__ = [
     "InlineData",
     "arguments_object",
     "assistant_text",
     "called_names",
-    "function_of",
+    "calls_of",
+    "content_parts",
     "inline_data",
-    "picture_url",
+    "pictures_after_results",
     "plain_text",
+    "refuse_part",
     "schema_of",
-    "text_in",
-    "user_parts",
+    "speaker_first",
 ]
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
@@ -39,52 +52,43 @@ def inline_data(url: str) -> InlineData | None:
     return InlineData(match["type"].lower().replace("image/jpg", "image/jpeg"), match["data"]) if match else None
 
 
-def picture_url(part: Mapping[str, Any]) -> str:
-    """Return the URL of a part of the type `image_url`."""
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else image
-    if not isinstance(url, str):
-        raise Unsupported("An image must have a URL.", "messages")
-    return url
+def content_parts(content: Content) -> tuple[Part, ...]:
+    """Return a turn's content as parts."""
+    if isinstance(content, Opaque):
+        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
+    return (TextPart(content),) if isinstance(content, str) else content or ()
 
 
-def plain_text(content: Any, who: str) -> str:
+def speaker_first(turn: UserTurn) -> tuple[Part, ...]:
+    """Return the parts of a user's turn. If it has a name, a text with the name comes first."""
+    parts = content_parts("" if turn.content is None else turn.content)
+    return (TextPart(f"{turn.name}:"), *parts) if turn.name else parts
+
+
+def refuse_part(part: Part, who: str) -> NoReturn:
+    """Raise `Unsupported` for a part that a dialect does not have there."""
+    raise Unsupported(f"{who} takes no part of the type {part.kind!r} here.", "messages")
+
+
+def plain_text(content: Content, who: str) -> str:
     """Return content that must be text, such as that of a system message. Its parts become paragraphs."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    return "\n\n".join(text for part in content if (text := text_in(part, who)))
-
-
-def text_in(part: Any, who: str) -> str:
-    """Return the text of a part. Raises `Unsupported` if it is something else."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind not in ("text", "refusal"):
-        raise Unsupported(f"{who} takes no part of the type {kind!r} here.", "messages")
-    return str(part.get(kind) or "")
-
-
-def assistant_text(message: Mapping[str, Any], who: str) -> str:
-    """Return the text and the refusal of an assistant's message."""
-    refusal = message.get("refusal")
-    texts = [plain_text(message.get("content"), who), refusal if isinstance(refusal, str) else ""]
+    if isinstance(content, str):
+        return content
+    texts = [part.text if isinstance(part, TextPart) else refuse_part(part, who) for part in content_parts(content)]
     return "\n\n".join(filter(None, texts))
 
 
-def user_parts(message: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a user's message. If it has a `name`, a text part with the name comes first."""
-    content, name = message.get("content"), message.get("name")
-    if not isinstance(content, list | str | None):
-        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    return [{"type": "text", "text": f"{name}:"}, *parts] if name else parts
+def assistant_text(turn: AssistantTurn, who: str) -> str:
+    """Return the text and the refusal of an assistant's turn."""
+    return "\n\n".join(filter(None, [plain_text(turn.content, who), turn.refusal]))
 
 
-def function_of(call: Any) -> Mapping[str, Any]:
-    """Return the function of a tool call. Raises `Unsupported` if it has none."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+def calls_of(turn: AssistantTurn) -> Sequence[Call]:
+    """Return the calls of functions. Raises `Unsupported` if there are others."""
+    calls = [call for call in turn.calls if isinstance(call, Call) and call.kind == "function"]
+    if len(calls) < len(turn.calls):
         raise Unsupported("A tool call must be a call of a function.", "messages")
-    return function
+    return calls
 
 
 def arguments_object(arguments: Any) -> dict[str, Any]:
@@ -99,20 +103,36 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
     return {"arguments": arguments} if arguments else {}
 
 
-def called_names(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the name of each call's function by the call's id: a result in OpenAI's shape has only the id."""
-    calls = [call for message in messages for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    pairs = [(call.get("id"), call.get("function")) for call in calls]
-    return {id: str(function.get("name") or "") for id, function in pairs if id and isinstance(function, dict)}
+def called_names(turns: Iterable[AnyTurn]) -> dict[str, str]:
+    """Return the name of each call's function by the call's id: a result has only the id."""
+    answers = (turn for turn in turns if isinstance(turn, AssistantTurn))
+    return {call.id: call.name for turn in answers for call in turn.calls if isinstance(call, Call) and call.id}
 
 
-def schema_of(response_format: Any, who: str) -> dict[str, Any] | None:
+def schema_of(form: Format | Opaque | None, who: str) -> dict[str, Any] | None:
     """Return the JSON schema for an answer: empty for any JSON object, None for text."""
-    match response_format:
-        case None | {"type": "text"}:
-            return None
-        case {"type": "json_object"}:
-            return {}
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return schema
-    raise Unsupported(f"{who} takes a response_format of the type text, json_object or json_schema.", "response_format")
+    if isinstance(form, Opaque):
+        kinds = "text, json_object or json_schema"
+        raise Unsupported(f"{who} takes a response_format of the type {kinds}.", "response_format")
+    if form is None or form.kind == "text":
+        return None
+    schema: dict[str, Any] = form.described.get("schema", {})
+    return schema
+
+
+def pictures_after_results(turns: Sequence[AnyTurn]) -> list[AnyTurn]:
+    """Move parts of results that are not text into a user's turn after them: OpenAI accepts only text there."""
+    moved: list[AnyTurn] = []
+    pictures: tuple[Part, ...] = ()
+    for turn in turns:
+        if isinstance(turn, ResultTurn) and isinstance(turn.content, tuple):
+            others = tuple(part for part in turn.content if not (isinstance(part, TextPart) and part.kind == "text"))
+            texts = [part.text for part in turn.content if isinstance(part, TextPart) and part.kind == "text"]
+            texts = ["\n\n".join(texts), "(What else it returned follows in the next message.)" if others else ""]
+            turn = ResultTurn(turn.call_id, "\n\n".join(filter(None, texts)), turn.extra)
+            pictures += others
+        elif not isinstance(turn, ResultTurn) and pictures:
+            moved.append(UserTurn(pictures))
+            pictures = ()
+        moved.append(turn)
+    return [*moved, UserTurn(pictures)] if pictures else moved

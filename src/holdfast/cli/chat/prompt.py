@@ -24,7 +24,7 @@ def screen() -> Any:
     return next((stream for stream in (sys.stderr, sys.stdout) if stream is not None and stream.isatty()), None)
 
 
-class Prompt:
+class TerminalPrompt:
     """Asks for one message after the other. The editor is loaded only on a terminal."""
 
     def __init__(self, ctrl_c: CtrlC) -> None:

@@ -23,7 +23,7 @@ from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .printer import Printer
-from .prompt import Prompt, well_formed
+from .prompt import TerminalPrompt, well_formed
 from .screen import flat
 
 EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
@@ -242,7 +242,7 @@ async def _chat(
         ctrl_c = stack.enter_context(CtrlC())
         with ctrl_c.stops() as stop_requested:
             api = await stack.enter_async_context(connect(**where))
-            talk = _Talk(api, model, Prompt(ctrl_c), Attendant(api, named(approve)))
+            talk = _Talk(api, model, TerminalPrompt(ctrl_c), Attendant(api, named(approve)))
             await talk.begin(await _chosen_session(api, session, goes_on=goes_on), system, stop_requested)
         while (text := await talk.prompt.ask()) is not None and text != "/quit":
             if text:
@@ -262,7 +262,7 @@ async def _answered(talk: _Talk, text: str, stop_requested: asyncio.Event) -> No
 class _Talk:
     """One conversation in the terminal."""
 
-    def __init__(self, api: Api, model: str | None, prompt: Prompt, attendant: Attendant) -> None:
+    def __init__(self, api: Api, model: str | None, prompt: TerminalPrompt, attendant: Attendant) -> None:
         self._api = api
         self._model = model
         self.prompt = prompt

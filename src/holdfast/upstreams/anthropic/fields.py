@@ -42,98 +42,59 @@ PARAMS: Table = {
 }
 """Rules for OpenAI's parameters. An unknown one is passed on: it may be Anthropic's."""
 
-# Inside messages and tools.
+# Inside messages and tools. Unknown fields are in Anthropic's shape already.
 
-_CHEAPER = harmless("It only makes a later request cheaper.")
 _THE_ROLE = harmless("The role is enough.")
-_OF_A_PART: Table = {"type": USED, "cache_control": USED, "prompt_cache_breakpoint": _CHEAPER}
-_PARTS = Kinds(
+_OF_A_PART: Table = {
+    "type": USED,
+    "cache_control": USED,
+    "prompt_cache_breakpoint": harmless("It only makes a later request cheaper."),
+}
+
+
+def _shape(**fields: Rule) -> Shape:
+    return Shape(fields, PASSED_ON)
+
+
+def _kinds(by: str, default: str = "", **shapes: Shape | Rule) -> Kinds:
+    return Kinds(by, shapes, PASSED_ON, default)
+
+
+_IMAGE = _shape(url=USED, detail=harmless("It only affects how many tokens an image costs."))
+_FILE = _shape(file_data=USED, filename=USED, file_id=refused("Send the file itself."))
+_PARTS = _kinds(
     "type",
-    {
-        "text": Shape({**_OF_A_PART, "text": USED}, PASSED_ON),
-        "refusal": Shape({**_OF_A_PART, "refusal": USED}, PASSED_ON),
-        "image_url": Shape(
-            {
-                **_OF_A_PART,
-                "image_url": used(
-                    Shape(
-                        {"url": USED, "detail": harmless("It only affects how many tokens an image costs.")}, PASSED_ON
-                    )
-                ),
-            },
-            PASSED_ON,
-        ),
-        "file": Shape(
-            {
-                **_OF_A_PART,
-                "file": used(
-                    Shape(
-                        {"file_data": USED, "filename": USED, "file_id": refused("Send the file itself.")},
-                        PASSED_ON,
-                    )
-                ),
-            },
-            PASSED_ON,
-        ),
-        "input_audio": refused("Anthropic's models do not listen."),
-    },
-    PASSED_ON,
+    text=_shape(**_OF_A_PART, text=USED),
+    refusal=_shape(**_OF_A_PART, refusal=USED),
+    image_url=_shape(**_OF_A_PART, image_url=used(_IMAGE)),
+    file=_shape(**_OF_A_PART, file=used(_FILE)),
+    input_audio=refused("Anthropic's models do not listen."),
 )
-_CALLS = Kinds(
+_CALLS = _kinds(
     "type",
-    {
-        "function": Shape(
-            {
-                "type": USED,
-                "id": USED,
-                "function": used(Shape({"name": USED, "arguments": USED}, PASSED_ON)),
-            },
-            PASSED_ON,
-        ),
-        "custom": refused("Anthropic's models take no custom tools. Send a function with one string."),
-    },
-    PASSED_ON,
-    default="function",
+    "function",
+    function=_shape(type=USED, id=USED, function=used(_shape(name=USED, arguments=USED))),
+    custom=refused("Anthropic's models take no custom tools. Send a function with one string."),
 )
 _MESSAGE_FIELDS: Table = {"role": USED, "content": used(_PARTS)}
-_OF_THE_SYSTEM = Shape({**_MESSAGE_FIELDS, "name": _THE_ROLE}, PASSED_ON)
-_MESSAGES = Kinds(
+_OF_THE_SYSTEM = _shape(**_MESSAGE_FIELDS, name=_THE_ROLE)
+_MESSAGES = _kinds(
     "role",
-    {
-        "system": _OF_THE_SYSTEM,
-        "developer": _OF_THE_SYSTEM,
-        "user": Shape({**_MESSAGE_FIELDS, "name": USED}, PASSED_ON),
-        "assistant": Shape(
-            {
-                **_MESSAGE_FIELDS,
-                "name": _THE_ROLE,
-                "refusal": USED,
-                "tool_calls": used(_CALLS),
-                "audio": refused("Anthropic's models do not speak.", {}),
-                "function_call": refused("Anthropic's models take no function_call. Send it in tool_calls."),
-            },
-            PASSED_ON,
-        ),
-        "tool": Shape({**_MESSAGE_FIELDS, "tool_call_id": USED}, PASSED_ON),
-        "function": refused("Anthropic's models take no role function. Send the role tool."),
-    },
-    PASSED_ON,
+    system=_OF_THE_SYSTEM,
+    developer=_OF_THE_SYSTEM,
+    user=_shape(**_MESSAGE_FIELDS, name=USED),
+    assistant=_shape(
+        **_MESSAGE_FIELDS,
+        name=_THE_ROLE,
+        refusal=USED,
+        tool_calls=used(_CALLS),
+        audio=refused("Anthropic's models do not speak.", {}),
+        function_call=refused("Anthropic's models take no function_call. Send it in tool_calls."),
+    ),
+    tool=_shape(**_MESSAGE_FIELDS, tool_call_id=USED),
+    function=refused("Anthropic's models take no role function. Send the role tool."),
 )
-_TOOLS = Kinds(
-    "type",
-    {
-        "function": Shape(
-            {
-                "type": USED,
-                "function": used(
-                    Shape({"name": USED, "description": USED, "parameters": USED, "strict": USED}, PASSED_ON)
-                ),
-            },
-            PASSED_ON,
-        ),
-        "custom": PASSED_ON,
-    },
-    PASSED_ON,
-)
+_FUNCTION = _shape(name=USED, description=USED, parameters=USED, strict=USED)
+_TOOLS = _kinds("type", function=_shape(type=USED, function=used(_FUNCTION)), custom=PASSED_ON)
 MESSAGE_RULES: Table = {"messages": used(_MESSAGES), "tools": used(_TOOLS)}
-"""Rules for the fields of messages and tools. Unknown ones are in Anthropic's shape already."""
+"""Rules for the fields of messages and tools."""

@@ -1,10 +1,10 @@
-"""Translates a request in OpenAI's shape to Anthropic's Messages API.
+"""Renders a prompt for Anthropic's Messages API.
 
 Pure. `PARAMS` has a rule for each parameter. A parameter that would change the answer (a penalty, several choices) is
 refused, unless its value has no effect. Parts in Anthropic's own shape are passed on.
 
 - All system and developer messages go to `system`.
-- Consecutive messages of one role become one message. Tool results have the role `user` and come first, as Anthropic
+- Consecutive messages of one role become one message. AnyTool results have the role `user` and come first, as Anthropic
   requires.
 - Blank blocks, and messages without blocks, are left out: Anthropic refuses both.
 - Thoughts come before the calls that they led to. If they were lost (by a restart, or by a client that does not keep
@@ -19,9 +19,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import Unsupported
-from ...fields import PASSED_ON, Refusal, passed_on, refusal
+from ...fields import PASSED_ON, passed_on
+from ...prompt import (
+    AnyTool,
+    AnyTurn,
+    AssistantTurn,
+    Call,
+    ChosenTool,
+    FilePart,
+    Format,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+    ToolChoice,
+)
+from ...prompt.openai_shape import turns_of
 from .. import ChatRequest
-from ..parts import arguments_object, function_of, inline_data, picture_url
+from ..params import checked_prompt
+from ..parts import arguments_object, calls_of, content_parts, inline_data, speaker_first
 from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
@@ -39,39 +58,26 @@ _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
     """Return the body of a request. `max_tokens` is the default limit, since Anthropic requires one."""
-    if refused_field := _refused(request):
-        raise Unsupported(refused_field.message, refused_field.field)
-    params = {name: value for name, value in request.params.items() if value is not None}
-    body = passed_on(params, PARAMS, PASSED_ON)
-    conversation = _conversation_fields(request, params)
-    messages = conversation["messages"]
-    if _thoughts_are_gone(messages) and (body.get("thinking") or {}).get("type") == "enabled":
+    sent = request.as_sent.get("anthropic")
+    prompt = checked_prompt(request, PARAMS, PASSED_ON, {} if sent else MESSAGE_RULES)
+    body = passed_on(prompt.extra, PARAMS, PASSED_ON)
+    conversation = dict(sent) if sent else _conversation_fields(prompt)
+    if _thoughts_are_gone(conversation["messages"]) and (body.get("thinking") or {}).get("type") == "enabled":
         body = _without_thinking(body)
     return (
         body
-        | _output(params)
-        | _service_tier(params)
-        | _limits(params, max_tokens)
-        | _metadata(params)
+        | _output(prompt)
+        | _service_tier(prompt.extra)
+        | _limits(prompt.extra, max_tokens)
+        | _metadata(prompt.extra)
         | conversation
         | {"model": request.model, "stream": True}
     )
 
 
-def _refused(request: ChatRequest) -> Refusal | None:
-    """Return the first field of the parameters, messages and tools that Anthropic's models do not support."""
-    if refused_field := refusal(request.params, PARAMS, PASSED_ON) or request.as_sent.get("anthropic"):
-        return refused_field if isinstance(refused_field, Refusal) else None
-    fields = {"messages": request.messages, "tools": request.params.get("tools")}
-    return refusal(fields, MESSAGE_RULES, PASSED_ON)
-
-
-def _conversation_fields(request: ChatRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conversation and its tools, unchanged if the client speaks this dialect."""
-    if sent := request.as_sent.get("anthropic"):
-        return dict(sent)
-    system, messages = _conversation(request.messages)
-    return {"messages": messages} | ({"system": system} if system else {}) | _tools(params)
+def _conversation_fields(prompt: Prompt) -> dict[str, Any]:
+    system, messages = _conversation(prompt.turns)
+    return {"messages": messages} | ({"system": system} if system else {}) | _tools(prompt)
 
 
 # parameters
@@ -103,25 +109,21 @@ def _clears_thoughts(edit: Any) -> bool:
     return isinstance(edit, dict) and str(edit.get("type")).startswith("clear_thinking_")
 
 
-def _output(params: Mapping[str, Any]) -> dict[str, Any]:
+def _output(prompt: Prompt) -> dict[str, Any]:
     """Return the format of the answer and the reasoning effort."""
-    config = params.get("output_config")
+    config, effort = prompt.extra.get("output_config"), prompt.effort
     output: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
-    if form := _format(params.get("response_format")):
-        output["format"] = form
-    effort = params.get("reasoning_effort")
+    if prompt.format is not None and prompt.format.kind != "text":
+        output["format"] = _format(prompt.format)
     if effort not in (None, "none"):
-        output["effort"] = _EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
-    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in params else {}
+        output["effort"] = _EFFORTS.get(effort, effort)
+    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in prompt.extra else {}
     return no_thinking | ({"output_config": output} if output else {})
 
 
-def _format(form: Any) -> dict[str, Any] | None:
-    match form:
-        case None | {"type": "text"}:
-            return None
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return {"type": "json_schema", "schema": schema}
+def _format(form: Format | Opaque) -> dict[str, Any]:
+    if isinstance(form, Format) and form.kind == "json_schema":
+        return {"type": "json_schema", "schema": form.described["schema"]}
     raise Unsupported("Anthropic's models take a response_format of the type text or json_schema.", "response_format")
 
 
@@ -137,37 +139,38 @@ def _limits(params: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
     return limits | ({"stop_sequences": [stop] if isinstance(stop, str) else stop} if stop else {})
 
 
-def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
+def _tools(prompt: Prompt) -> dict[str, Any]:
     """Return the tools and the tool choice. Anthropic refuses a choice without tools."""
-    tools = params.get("tools") or []
-    if not tools:
+    if not prompt.tools:
         return {}
-    choice = _tool_choice(params.get("tool_choice"))
-    if params.get("parallel_tool_calls") is False and choice.get("type") != "none":
+    choice = _tool_choice(prompt.choice)
+    if prompt.extra.get("parallel_tool_calls") is False and choice.get("type") != "none":
         choice = {"type": "auto"} | choice | {"disable_parallel_tool_use": True}
-    return {"tools": [_tool(tool) for tool in tools]} | ({"tool_choice": choice} if choice else {})
+    return {"tools": [_tool(tool) for tool in prompt.tools]} | ({"tool_choice": choice} if choice else {})
 
 
-def _tool(tool: Any) -> Any:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    if isinstance(tool, dict) and isinstance(tool.get("custom"), dict):
-        raise Unsupported("Anthropic's models take no custom tools. Send a function with one string.", "tools")
-    if not isinstance(function, dict):
-        return tool  # in Anthropic's shape, or invalid: then Anthropic returns the error
-    described = {"name": function.get("name"), "description": function.get("description")}
-    described["strict"] = function.get("strict")
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    beside = {name: value for name, value in tool.items() if name not in ("type", "function")}
-    return beside | {name: value for name, value in described.items() if value} | {"input_schema": schema}
+def _tool(tool: AnyTool) -> Any:
+    match tool:
+        case Opaque({"custom": dict()}):
+            raise Unsupported("Anthropic's models take no custom tools. Send a function with one string.", "tools")
+        case Opaque():
+            return tool.data  # in Anthropic's shape, or invalid: then Anthropic returns the error
+    described = {"name": tool.name, "description": tool.description, "strict": tool.strict}
+    schema = tool.parameters or {"type": "object", "properties": {}}
+    return tool.extra | {name: value for name, value in described.items() if value} | {"input_schema": schema}
 
 
-def _tool_choice(choice: Any) -> dict[str, Any]:
-    if isinstance(choice, str):
-        return {"type": _TOOL_CHOICES.get(choice, choice)}
-    if not isinstance(choice, dict):
-        return {}
-    function = choice.get("function")
-    return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
+def _tool_choice(choice: ToolChoice) -> dict[str, Any]:
+    match choice:
+        case str():
+            return {"type": _TOOL_CHOICES[choice]}
+        case ChosenTool(name):
+            return {"type": "tool", "name": name}
+        case Opaque(str(kind)):
+            return {"type": kind}
+        case Opaque(dict(own)):
+            return own
+    return {}
 
 
 def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,24 +184,24 @@ def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
 # messages
 
 
-def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[str | list[_Block], list[_Block]]:
+def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
     """Return the system prompt, and the turns of user and assistant.
 
-    A system message with `placed` keeps its place: its client speaks this dialect, and sent it there.
+    A system turn that is `placed` keeps its place: its client speaks this dialect, and sent it there.
     """
     system: list[_Block] = []
     turns: list[_Block] = []
-    for message in messages:
-        role, blocks = _role_and_blocks(message)
-        if role == "system" and not (turns and message.get("placed")):
+    for turn in said:
+        role, blocks = _role_and_blocks(turn)
+        if isinstance(turn, SystemTurn) and not (turns and turn.placed):
             system += blocks
         elif turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         elif blocks:
             turns.append({"role": role, "content": blocks})
-    for turn in turns:
-        turn["content"].sort(key=_comes_later)
-    _end_well(turns, messages)
+    for rendered in turns:
+        rendered["content"].sort(key=_comes_later)
+    _end_well(turns, said)
     return _plain(system), turns
 
 
@@ -207,22 +210,17 @@ def _comes_later(block: _Block) -> bool:
     return bool(block["type"] != "tool_result")
 
 
-def _role_and_blocks(message: Mapping[str, Any]) -> tuple[str, list[_Block]]:
-    """Return the role and the blocks of a message."""
-    content = message.get("content")
-    match message.get("role"):
-        case "system" | "developer":
-            return "system", _blocks(content)
-        case "assistant":
-            thoughts = [thought for thought in message.get("thoughts") or () if thought.get("type") in _THOUGHTS]
-            calls = message.get("tool_calls") or ()
-            declined = _blocks(message.get("refusal"))
-            return "assistant", [*thoughts, *_blocks(content), *declined, *map(_tool_use, calls)]
-        case "tool":
-            return "user", [_tool_result(message)]
-        case _:
-            speaker = _blocks(f"{message['name']}:") if message.get("name") else []
-            return "user", [*speaker, *_blocks(content)]
+def _role_and_blocks(turn: AnyTurn) -> tuple[str, list[_Block]]:
+    match turn:
+        case SystemTurn():
+            return "system", _blocks(content_parts(turn.content))
+        case AssistantTurn():
+            thoughts = [thought for thought in turn.thoughts if thought.get("type") in _THOUGHTS]
+            said = _blocks((*content_parts(turn.content), TextPart(turn.refusal)))
+            return "assistant", [*thoughts, *said, *map(_tool_use, calls_of(turn))]
+        case ResultTurn():
+            return "user", [_tool_result(turn)]
+    return "user", _blocks(speaker_first(turn))
 
 
 def _thoughts_are_gone(turns: Sequence[_Block]) -> bool:
@@ -243,11 +241,11 @@ def _plain(system: list[_Block]) -> str | list[_Block]:
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
-def _end_well(turns: list[_Block], messages: Sequence[Mapping[str, Any]]) -> None:
+def _end_well(turns: list[_Block], said: Sequence[AnyTurn]) -> None:
     """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
-    if messages[-1].get("role") not in ("assistant", "system", "developer"):
+    if not isinstance(said[-1], AssistantTurn | SystemTurn):
         raise Unsupported("Anthropic's models cannot be asked with an empty message.", "messages")
     blocks = turns[-1]["content"]
     if blocks[-1]["type"] == "text":
@@ -256,48 +254,42 @@ def _end_well(turns: list[_Block], messages: Sequence[Mapping[str, Any]]) -> Non
 
 def end_of_prefill(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the white space at the end of a message that is continued. It is not sent to Anthropic."""
-    last = messages[-1] if messages else {}
-    content = last.get("content")
-    if last.get("role") != "assistant" or last.get("tool_calls") or not isinstance(content, str):
-        return ""
-    return content[len(content.rstrip()) :] if content.strip() else ""
+    match list(turns_of(messages[-1:])):
+        case [AssistantTurn(str(text), ())] if text.strip():
+            return text[len(text.rstrip()) :]
+    return ""
 
 
 # blocks
 
 
-def _blocks(content: Any) -> list[_Block]:
-    """Return a message's content as blocks, without the blank ones."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if not isinstance(content or [], list):
-        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
-    return [block for part in content or () if not _is_blank(block := _block(part))]
+def _blocks(parts: Iterable[Part]) -> list[_Block]:
+    """Return parts as blocks, without the blank ones."""
+    return [block for part in parts if not _is_blank(block := _block(part))]
 
 
 def _is_blank(block: _Block) -> bool:
     return block["type"] == "text" and not block["text"].strip()
 
 
-def _block(part: Any) -> _Block:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("text", "refusal"):
-        return {"type": "text", "text": str(part.get(kind) or ""), **_cache_mark(part)}
-    if kind == "image_url":
-        return {"type": "image", "source": _image_source(part), **_cache_mark(part)}
-    if kind in _NATIVE_BLOCKS:
-        return dict(part)
-    if kind == "file":
-        return _document(part.get("file"))
-    raise Unsupported(f"Anthropic's models take no part of the type {kind!r}.", "messages")
+def _block(part: Part) -> _Block:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text, **_cache_mark(part.extra)}
+        case ImagePart():
+            return {"type": "image", "source": _image_source(part.url), **_cache_mark(part.extra)}
+        case FilePart():
+            return _document(part)
+        case Opaque() if part.kind in _NATIVE_BLOCKS:
+            return dict(part.data)
+    raise Unsupported(f"Anthropic's models take no part of the type {part.kind!r}.", "messages")
 
 
-def _cache_mark(part: Mapping[str, Any]) -> _Block:
-    return {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
+def _cache_mark(fields: Mapping[str, Any]) -> _Block:
+    return {"cache_control": fields["cache_control"]} if fields.get("cache_control") else {}
 
 
-def _image_source(part: Mapping[str, Any]) -> _Block:
-    url = picture_url(part)
+def _image_source(url: str) -> _Block:
     if image := inline_data(url):
         return {"type": "base64", "media_type": image.media_type, "data": image.data}
     if url.lower().startswith(("http://", "https://")):
@@ -305,38 +297,30 @@ def _image_source(part: Mapping[str, Any]) -> _Block:
     raise Unsupported("An image's URL must be http(s), or data: in base64.", "messages")
 
 
-def _document(file: Any) -> _Block:
+def _document(file: FilePart) -> _Block:
     """Return a PDF file as a document."""
-    data, name = (file.get("file_data"), file.get("filename")) if isinstance(file, dict) else (None, None)
-    pdf = inline_data(data) if isinstance(data, str) else None
+    pdf, name = inline_data(file.data), file.more.get("filename")
     if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Anthropic's models take a file as a PDF in file_data, a data: URL in base64.", "messages")
     source = {"type": "base64", "media_type": pdf.media_type, "data": pdf.data}
     return {"type": "document", "source": source, **({"title": name} if isinstance(name, str) else {})}
 
 
-def _tool_use(call: Any) -> _Block:
-    function = function_of(call)
-    return {
-        "type": "tool_use",
-        "id": _id(call.get("id")),
-        "name": function.get("name"),
-        "input": arguments_object(function.get("arguments")),
-        **_cache_mark(call),
-    }
+def _tool_use(call: Call) -> _Block:
+    called = {"id": _id(call.id), "name": call.name, "input": arguments_object(call.arguments)}
+    return {"type": "tool_use", **called, **_cache_mark(call.extra)}
 
 
-def _tool_result(message: Mapping[str, Any]) -> _Block:
-    content = _blocks(message.get("content"))
-    result = {"type": "tool_result", "tool_use_id": _id(message.get("tool_call_id")), **_cache_mark(message)}
+def _tool_result(turn: ResultTurn) -> _Block:
+    content = _blocks(content_parts(turn.content))
+    result = {"type": "tool_result", "tool_use_id": _id(turn.call_id), **_cache_mark(turn.extra)}
     return result | ({"content": _result_content(content)} if content else {})
 
 
-def _result_content(blocks: Iterable[_Block]) -> str | list[_Block]:
-    blocks = list(blocks)
+def _result_content(blocks: list[_Block]) -> str | list[_Block]:
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks
 
 
-def _id(id: Any) -> str:
+def _id(id: str) -> str:
     """Return an id in the characters that Anthropic allows: a call in the history may be another model's."""
-    return _NOT_IN_AN_ID.sub("_", str(id or "")) or "call"
+    return _NOT_IN_AN_ID.sub("_", id) or "call"

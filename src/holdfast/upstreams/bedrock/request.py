@@ -1,4 +1,4 @@
-"""Translates a request in OpenAI's shape to Bedrock's Converse API.
+"""Renders a prompt for Bedrock's Converse API.
 
 Pure. `PARAMS` has a rule for each parameter. Parameters of some of Bedrock's models go into
 `additionalModelRequestFields`. An unknown parameter is refused, because Bedrock would silently ignore it.
@@ -6,22 +6,39 @@ Pure. `PARAMS` has a rule for each parameter. Parameters of some of Bedrock's mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
+from ...prompt import (
+    AnyTool,
+    AnyTurn,
+    AssistantTurn,
+    Call,
+    ChosenTool,
+    FilePart,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+    ToolChoice,
+    UserTurn,
+)
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
+from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
 from ..parts import (
     arguments_object,
     assistant_text,
-    function_of,
+    calls_of,
+    content_parts,
     inline_data,
-    picture_url,
     plain_text,
-    text_in,
-    user_parts,
+    refuse_part,
+    speaker_first,
 )
 
 __all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN", "body_with"]
@@ -83,16 +100,15 @@ MESSAGE_RULES: Table = message_rules(_WHO, part_rules(_WHO, files=True), strict=
 
 def body_with(request: ChatRequest) -> dict[str, Any]:
     """Return the body of a request."""
-    check_request(request, PARAMS, UNKNOWN, MESSAGE_RULES)
-    params = {name: value for name, value in request.params.items() if value is not None}
-    system = [{"text": text} for message in request.messages if _is_system(message) if (text := _text(message))]
-    config = {own: _listed(own, params[name]) for name, own in _CONFIG.items() if name in params}
+    prompt = checked_prompt(request, PARAMS, UNKNOWN, MESSAGE_RULES)
+    system = [{"text": text} for turn in prompt.turns if isinstance(turn, SystemTurn) if (text := _text(turn))]
+    config = {own: _listed(own, prompt.extra[name]) for name, own in _CONFIG.items() if name in prompt.extra}
     return (
-        passed_on(params, PARAMS, UNKNOWN)
+        passed_on(prompt.extra, PARAMS, UNKNOWN)
         | ({"system": system} if system else {})
-        | {"messages": _turns(request.messages)}
+        | {"messages": _turns(prompt.turns)}
         | ({"inferenceConfig": config} if config else {})
-        | _tools(params)
+        | _tools(prompt)
     )
 
 
@@ -100,22 +116,22 @@ def _listed(name: str, value: Any) -> Any:
     return [value] if name == "stopSequences" and isinstance(value, str) else value
 
 
-def _tools(params: Mapping[str, Any]) -> _Block:
+def _tools(prompt: Prompt) -> _Block:
     """Return the tools. Bedrock has no tool choice `none`, so with it no tools are sent."""
-    choice, tools = params.get("tool_choice"), params.get("tools") or []
-    if not tools or choice == "none":
+    if not prompt.tools or prompt.choice == "none":
         return {}
-    return {"toolConfig": {"tools": [_tool(tool) for tool in tools]} | _choice(choice)}
+    return {"toolConfig": {"tools": [_tool(tool) for tool in prompt.tools]} | _choice(prompt.choice)}
 
 
-def _tool(tool: Any) -> _Block:
-    function = function_of(tool)
-    described = {"name": function.get("name"), "description": function.get("description")}
-    schema = {"json": function.get("parameters") or {"type": "object", "properties": {}}}
-    return {"toolSpec": {name: value for name, value in described.items() if value} | {"inputSchema": schema}}
+def _tool(tool: AnyTool) -> _Block:
+    if isinstance(tool, Opaque):
+        raise Unsupported("A tool must be a function.", "tools")
+    described = {"description": tool.description} if tool.description else {}
+    schema = {"json": tool.parameters or {"type": "object", "properties": {}}}
+    return {"toolSpec": {"name": tool.name, **described, "inputSchema": schema}}
 
 
-def _choice(choice: Any) -> _Block:
+def _choice(choice: ToolChoice) -> _Block:
     match choice:
         case None:
             return {}
@@ -123,7 +139,7 @@ def _choice(choice: Any) -> _Block:
             return {"toolChoice": {"auto": {}}}
         case "required":
             return {"toolChoice": {"any": {}}}
-        case {"function": {"name": str(name)}}:
+        case ChosenTool(name):
             return {"toolChoice": {"tool": {"name": name}}}
     raise Unsupported("Bedrock takes a tool_choice of auto, none, required, or a function.", "tool_choice")
 
@@ -131,22 +147,17 @@ def _choice(choice: Any) -> _Block:
 # messages
 
 
-def _is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "developer")
+def _text(turn: SystemTurn) -> str:
+    return plain_text(turn.content, _WHO).strip()
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    return plain_text(message.get("content"), _WHO).strip()
-
-
-def _turns(messages: Sequence[Mapping[str, Any]]) -> list[_Block]:
-    """Return the turns of user and assistant. Consecutive messages of one role become one turn."""
+def _turns(said: Sequence[AnyTurn]) -> list[_Block]:
+    """Return the turns of user and assistant. Consecutive ones of one role become one."""
     turns: list[_Block] = []
-    for message in messages:
-        if _is_system(message):
+    for turn in said:
+        if isinstance(turn, SystemTurn):
             continue
-        is_answer = message.get("role") == "assistant"
-        role, blocks = ("assistant", _assistant_blocks(message)) if is_answer else ("user", _user_blocks(message))
+        role, blocks = ("assistant" if isinstance(turn, AssistantTurn) else "user"), _blocks(turn)
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         elif blocks:
@@ -154,42 +165,34 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[_Block]:
     return turns
 
 
-def _assistant_blocks(message: Mapping[str, Any]) -> list[_Block]:
-    text = assistant_text(message, _WHO)
-    thoughts = [thought for thought in message.get("thoughts") or () if "reasoningContent" in thought]
-    return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, message.get("tool_calls") or ())]
+def _blocks(turn: AssistantTurn | UserTurn | ResultTurn) -> list[_Block]:
+    match turn:
+        case AssistantTurn():
+            text = assistant_text(turn, _WHO)
+            thoughts = [thought for thought in turn.thoughts if "reasoningContent" in thought]
+            return [*thoughts, *([{"text": text}] if text.strip() else []), *map(_call, calls_of(turn))]
+        case ResultTurn():
+            content = [block for part in content_parts(turn.content) if (block := _block(part)) != {"text": ""}]
+            return [{"toolResult": {"toolUseId": turn.call_id, "content": content or [{"text": "(empty)"}]}}]
+    return [block for part in speaker_first(turn) if (block := _block(part)).get("text", "-").strip()]
 
 
-def _call(call: Any) -> _Block:
-    function = function_of(call)
-    arguments = arguments_object(function.get("arguments"))
-    return {"toolUse": {"toolUseId": call.get("id"), "name": function.get("name"), "input": arguments}}
+def _call(call: Call) -> _Block:
+    return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments_object(call.arguments)}}
 
 
-def _user_blocks(message: Mapping[str, Any]) -> list[_Block]:
-    if message.get("role") == "tool":
-        content = [block for part in user_parts(message) if (block := _block(part)) != {"text": ""}]
-        return [{"toolResult": {"toolUseId": message.get("tool_call_id"), "content": content or [{"text": "(empty)"}]}}]
-    blocks = [_block(part) for part in user_parts(message)]
-    return [block for block in blocks if block.get("text", "-").strip()]
-
-
-def _block(part: Any) -> _Block:
-    match part.get("type") if isinstance(part, dict) else None:
-        case "image_url":
-            picture = inline_data(picture_url(part))
+def _block(part: Part) -> _Block:
+    match part:
+        case TextPart():
+            return {"text": part.text}
+        case ImagePart():
+            picture = inline_data(part.url)
             if picture is None:
                 raise Unsupported("Bedrock fetches no pictures. Send them as data: URLs in base64.", "messages")
             return {"image": {"format": picture.media_type.partition("/")[2], "source": {"bytes": picture.data}}}
-        case "file":
-            return _document(part.get("file"))
-        case _:
-            return {"text": text_in(part, _WHO)}
-
-
-def _document(file: Any) -> _Block:
-    data = file.get("file_data") if isinstance(file, dict) else None
-    pdf = inline_data(data) if isinstance(data, str) else None
-    if pdf is None or pdf.media_type != "application/pdf":
-        raise Unsupported("Bedrock takes a file as a PDF in file_data, a data: URL in base64.", "messages")
-    return {"document": {"format": "pdf", "name": "document", "source": {"bytes": pdf.data}}}
+        case FilePart():
+            pdf = inline_data(part.data)
+            if pdf is None or pdf.media_type != "application/pdf":
+                raise Unsupported("Bedrock takes a file as a PDF in file_data, a data: URL in base64.", "messages")
+            return {"document": {"format": "pdf", "name": "document", "source": {"bytes": pdf.data}}}
+    refuse_part(part, _WHO)

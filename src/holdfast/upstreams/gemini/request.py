@@ -1,4 +1,4 @@
-"""Translates a request in OpenAI's shape to the Gemini API.
+"""Renders a prompt for the Gemini API.
 
 Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be Gemini's, and Gemini refuses
 parameters that it does not know.
@@ -13,24 +13,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
+from ...prompt import (
+    AnyTurn,
+    AssistantTurn,
+    AudioPart,
+    Call,
+    ChosenTool,
+    FilePart,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+    ToolChoice,
+    ToolSpec,
+)
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
+from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
 from ..parts import (
     arguments_object,
     assistant_text,
     called_names,
-    function_of,
+    calls_of,
+    content_parts,
     inline_data,
-    picture_url,
     plain_text,
+    refuse_part,
     schema_of,
-    text_in,
-    user_parts,
+    speaker_first,
 )
 from .decoder import SIGNATURE
 
@@ -100,17 +117,17 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 def body_to(request: ChatRequest, *, thoughts: bool) -> dict[str, Any]:
     """Return the body of a request. `thoughts` asks thinking models for a summary of their thoughts."""
-    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
-    params = {name: value for name, value in request.params.items() if value is not None}
+    prompt = checked_prompt(request, PARAMS, PASSED_ON, MESSAGE_RULES)
     version = _version(request.model)
-    system = [text for message in request.messages if _is_system(message) for text in _system_texts(message)]
-    config = _config(params, version, thoughts)
+    texts = [plain_text(turn.content, _WHO) for turn in prompt.turns if isinstance(turn, SystemTurn)]
+    system = [{"text": text} for text in texts if text.strip()]
+    config = _config(prompt, version, thoughts)
     return (
-        passed_on(params, PARAMS, PASSED_ON)
-        | ({"systemInstruction": {"parts": [{"text": text} for text in system]}} if system else {})
-        | {"contents": _contents(request.messages, wants_signatures=version >= (3, 0))}
+        passed_on(prompt.extra, PARAMS, PASSED_ON)
+        | ({"systemInstruction": {"parts": system}} if system else {})
+        | {"contents": _contents(prompt.turns, wants_signatures=version >= (3, 0))}
         | ({"generationConfig": config} if config else {})
-        | _tools(params)
+        | _tools(prompt)
     )
 
 
@@ -125,24 +142,25 @@ def _version(model: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or 0)
 
 
-def _config(params: Mapping[str, Any], version: tuple[int, int], thoughts: bool) -> _Block:
+def _config(prompt: Prompt, version: tuple[int, int], thoughts: bool) -> _Block:
+    params = prompt.extra
     own_config = params.get("generationConfig")
     config: _Block = dict(own_config) if isinstance(own_config, dict) else {}
     for name, own in _CONFIG.items():
         if name in params:
             value = params[name]
             config[own] = [value] if own == "stopSequences" and isinstance(value, str) else value
-    schema = schema_of(params.get("response_format"), _WHO)
+    schema = schema_of(prompt.format, _WHO)
     if schema is not None:
         config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})
-    thinking = _thinking(params.get("reasoning_effort"), version)
+    thinking = _thinking(prompt.effort, version)
     summary = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
     own_thinking = config.get("thinkingConfig")
     thinking = summary | thinking | (own_thinking if isinstance(own_thinking, dict) else {})
     return config | ({"thinkingConfig": thinking} if thinking else {})
 
 
-def _thinking(effort: Any, version: tuple[int, int]) -> _Block:
+def _thinking(effort: str | None, version: tuple[int, int]) -> _Block:
     """Return the thinking settings for an effort: a level since Gemini 3, a token budget before."""
     if effort is None:
         return {}
@@ -155,36 +173,29 @@ def _thinking(effort: Any, version: tuple[int, int]) -> _Block:
     return {"thinkingBudget": _BUDGETS[effort]}
 
 
-def _tools(params: Mapping[str, Any]) -> _Block:
+def _tools(prompt: Prompt) -> _Block:
     """Return the tools and the tool choice. A tool in Gemini's own shape is passed on unchanged."""
-    declared: list[_Block] = []
-    others: list[Any] = []
-    for tool in params.get("tools") or ():
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if isinstance(function, dict):
-            declared.append(_declaration(function))
-        elif isinstance(tool, dict) and ("custom" in tool or "type" in tool):
-            raise Unsupported("Gemini takes no custom tools. Send a function with one string.", "tools")
-        else:
-            others.append(tool)
+    declared = [_declaration(tool) for tool in prompt.tools if isinstance(tool, ToolSpec)]
+    others = [tool.data for tool in prompt.tools if isinstance(tool, Opaque)]
+    if any(isinstance(tool, dict) and ("custom" in tool or "type" in tool) for tool in others):
+        raise Unsupported("Gemini takes no custom tools. Send a function with one string.", "tools")
     tools = [*([{"functionDeclarations": declared}] if declared else []), *others]
-    choice = _choice(params.get("tool_choice")) if declared else {}
+    choice = _choice(prompt.choice) if declared else {}
     return ({"tools": tools} if tools else {}) | choice
 
 
-def _declaration(function: Mapping[str, Any]) -> _Block:
-    described = {"name": function.get("name"), "description": function.get("description")}
-    described["parametersJsonSchema"] = function.get("parameters")
+def _declaration(tool: ToolSpec) -> _Block:
+    described = {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
     return {name: value for name, value in described.items() if value}
 
 
-def _choice(choice: Any) -> _Block:
+def _choice(choice: ToolChoice) -> _Block:
     match choice:
         case None:
             return {}
-        case str() if choice in _MODES:
+        case str():
             config: _Block = {"mode": _MODES[choice]}
-        case {"function": {"name": str(name)}}:
+        case ChosenTool(name):
             config = {"mode": "ANY", "allowedFunctionNames": [name]}
         case _:
             raise Unsupported("Gemini takes a tool_choice of auto, none, required, or a function.", "tool_choice")
@@ -194,23 +205,20 @@ def _choice(choice: Any) -> _Block:
 # messages
 
 
-def _is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "developer")
-
-
-def _system_texts(message: Mapping[str, Any]) -> list[str]:
-    text = plain_text(message.get("content"), _WHO)
-    return [text] if text.strip() else []
-
-
-def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) -> list[_Block]:
-    names = called_names(messages)
+def _contents(turns: Sequence[AnyTurn], *, wants_signatures: bool) -> list[_Block]:
+    names = called_names(turns)
     contents: list[_Block] = []
-    for message in messages:
-        if _is_system(message):
-            continue
-        role = "model" if message.get("role") == "assistant" else "user"
-        parts = _message_parts(message, names, wants_signatures)
+    for turn in turns:
+        match turn:
+            case SystemTurn():
+                continue
+            case AssistantTurn():
+                role = "model"
+                parts = _parts((TextPart(assistant_text(turn, _WHO)),)) + _calls(turn, wants_signatures)
+            case ResultTurn():
+                role, parts = "user", _result(turn, names.get(turn.call_id, ""))
+            case _:
+                role, parts = "user", _parts(speaker_first(turn))
         if contents and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         elif parts:
@@ -218,89 +226,57 @@ def _contents(messages: Sequence[Mapping[str, Any]], *, wants_signatures: bool) 
     return contents
 
 
-def _message_parts(message: Mapping[str, Any], names: Mapping[str, str], wants_signatures: bool) -> list[_Block]:
-    if message.get("role") == "tool":
-        return [_result(message, names), *_pictures_of(message.get("content"))]
-    if message.get("role") == "assistant":
-        return _parts_of(assistant_text(message, _WHO)) + _calls(message, wants_signatures)
-    return _parts_of(user_parts(message))
-
-
-def _calls(message: Mapping[str, Any], wants_signatures: bool) -> list[_Block]:
+def _calls(turn: AssistantTurn, wants_signatures: bool) -> list[_Block]:
     signatures = {
-        thought["call"]: thought["signature"] for thought in message.get("thoughts") or () if _is_signature(thought)
+        thought["call"]: thought["signature"] for thought in turn.thoughts if thought.get("type") == SIGNATURE
     }
     calls: list[_Block] = []
-    for call in message.get("tool_calls") or ():
-        function = function_of(call)
-        called = {"name": function.get("name"), "args": arguments_object(function.get("arguments"))}
-        if call.get("id"):
-            called["id"] = call["id"]
-        signature = signatures.get(call.get("id")) or _signature_of_client(call)
+    for call in calls_of(turn):
+        called = {"name": call.name, "args": arguments_object(call.arguments)} | ({"id": call.id} if call.id else {})
+        signature = signatures.get(call.id) or _signature_of_client(call)
         if not signature and wants_signatures and not calls:  # only the first of parallel calls is signed
             signature = _NO_SIGNATURE
         calls.append({"functionCall": called} | ({"thoughtSignature": signature} if signature else {}))
     return calls
 
 
-def _is_signature(thought: Any) -> bool:
-    return isinstance(thought, dict) and thought.get("type") == SIGNATURE
-
-
-def _signature_of_client(call: Mapping[str, Any]) -> Any:
+def _signature_of_client(call: Call) -> str | None:
     """Return the signature that the client sent, in the field that Google's endpoint for OpenAI's dialect uses."""
-    match call.get("extra_content"):
+    match call.extra.get("extra_content"):
         case {"google": {"thought_signature": str(signature)}}:
             return signature
     return None
 
 
-def _result(message: Mapping[str, Any], names: Mapping[str, str]) -> _Block:
-    """Return the result of a call: an object if its text is one in JSON, else the text."""
-    id = str(message.get("tool_call_id") or "")
-    content = message.get("content")
-    parts = [part for part in content if not _is_picture(part)] if isinstance(content, list) else content
-    text = plain_text(parts, _WHO)
+def _result(turn: ResultTurn, name: str) -> list[_Block]:
+    """Return the result of a call, an object if its text is one in JSON, else the text; and its pictures."""
+    parts = content_parts(turn.content)
+    pictures = tuple(part for part in parts if isinstance(part, ImagePart))
+    text = plain_text(tuple(part for part in parts if part not in pictures), _WHO)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     response = value if isinstance(value, dict) else {"result": text}
-    return {"functionResponse": {"id": id, "name": names.get(id, ""), "response": response}}
+    return [{"functionResponse": {"id": turn.call_id, "name": name, "response": response}}, *_parts(pictures)]
 
 
-def _is_picture(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "image_url"
+def _parts(parts: Iterable[Part]) -> list[_Block]:
+    """Return parts, without the empty ones."""
+    return [block for part in parts if (block := _part(part)) != {"text": ""}]
 
 
-def _pictures_of(content: Any) -> list[_Block]:
-    return [_part(part) for part in content if _is_picture(part)] if isinstance(content, list) else []
-
-
-def _parts_of(content: Any) -> list[_Block]:
-    """Return a message's content as parts, without the empty ones."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if not isinstance(content or [], list):
-        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
-    parts = [_part(part) for part in content or ()]
-    return [part for part in parts if part != {"text": ""}]
-
-
-def _part(part: Any) -> _Block:
-    kind = part.get("type") if isinstance(part, dict) else None
-    match kind:
-        case "image_url":
-            return _data(picture_url(part))
-        case "input_audio":
-            sound = part.get("input_audio")
-            sound = sound if isinstance(sound, dict) else {}
-            return {"inlineData": {"mimeType": f"audio/{sound.get('format')}", "data": sound.get("data")}}
-        case "file":
-            file = part.get("file")
-            return _data(str(file.get("file_data") or "") if isinstance(file, dict) else "")
-        case _:
-            return {"text": text_in(part, _WHO)}
+def _part(part: Part) -> _Block:
+    match part:
+        case TextPart():
+            return {"text": part.text}
+        case ImagePart():
+            return _data(part.url)
+        case AudioPart():
+            return {"inlineData": {"mimeType": f"audio/{part.format}", "data": part.data}}
+        case FilePart():
+            return _data(part.data)
+    refuse_part(part, _WHO)
 
 
 def _data(url: str) -> _Block:

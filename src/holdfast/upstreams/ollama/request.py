@@ -1,4 +1,4 @@
-"""Translates a request in OpenAI's shape to Ollama's `/api/chat`.
+"""Renders a prompt for Ollama's `/api/chat`.
 
 Pure. `PARAMS` has a rule for each parameter. An unknown parameter is refused, because Ollama would silently ignore it.
 """
@@ -10,20 +10,32 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
+from ...prompt import (
+    AnyTurn,
+    AssistantTurn,
+    Call,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+)
+from ...prompt.openai_shape import openai_tool
 from .. import ChatRequest
-from ..openai.messages import pictures_after_results
-from ..params import ONLY_OPENAIS, check_request, message_rules, part_rules
+from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
 from ..parts import (
     arguments_object,
     assistant_text,
     called_names,
-    function_of,
+    calls_of,
     inline_data,
-    picture_url,
+    pictures_after_results,
     plain_text,
+    refuse_part,
     schema_of,
-    text_in,
-    user_parts,
+    speaker_first,
 )
 
 __all__ = ["MESSAGE_RULES", "PARAMS", "UNKNOWN_PARAM", "body_for"]
@@ -93,30 +105,20 @@ _EFFORTS = {"minimal": "low", "xhigh": "high", "none": False}
 
 def body_for(request: ChatRequest, keep_alive: str | int | None, think: bool | str | None) -> dict[str, Any]:
     """Return the body of a request. `keep_alive` and `think` are the defaults of the provider."""
-    check_request(request, PARAMS, UNKNOWN_PARAM, MESSAGE_RULES)
-    params = {name: value for name, value in request.params.items() if value is not None}
+    prompt = checked_prompt(request, PARAMS, UNKNOWN_PARAM, MESSAGE_RULES)
     usual = {"keep_alive": keep_alive, "think": think}
     own: dict[str, Any] = request.as_sent.get("ollama", {})
+    schema = schema_of(prompt.format, _WHO)
     return (
         {name: value for name, value in usual.items() if value is not None}
-        | _thinking(params)
-        | passed_on(params, PARAMS, UNKNOWN_PARAM)
+        | ({} if prompt.effort is None else {"think": _EFFORTS.get(prompt.effort, prompt.effort)})
+        | passed_on(prompt.extra, PARAMS, UNKNOWN_PARAM)
         | own
-        | _format(params)
-        | _options(params, own)
-        | _tools(params)
-        | {"model": request.model, "messages": _messages(request.messages), "stream": True}
+        | ({} if schema is None else {"format": schema or "json"})
+        | _options(prompt.extra, own)
+        | _tools(prompt)
+        | {"model": request.model, "messages": _messages(prompt.turns), "stream": True}
     )
-
-
-def _thinking(params: Mapping[str, Any]) -> dict[str, Any]:
-    effort = params.get("reasoning_effort")
-    return {"think": _EFFORTS.get(effort, effort)} if isinstance(effort, str) else {}
-
-
-def _format(params: Mapping[str, Any]) -> dict[str, Any]:
-    schema = schema_of(params.get("response_format"), "Ollama")
-    return {} if schema is None else {"format": schema or "json"}
 
 
 def _options(params: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,53 +133,49 @@ def _options(params: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, An
     return {"options": options} if options else {}
 
 
-def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
+def _tools(prompt: Prompt) -> dict[str, Any]:
     """Return the tools. Ollama has no tool choice: for `none` no tools are sent, and a forced call is refused."""
-    choice, tools = params.get("tool_choice"), params.get("tools") or []
-    if choice not in (None, "auto", "none"):
+    if prompt.choice not in (None, "auto", "none"):
         raise Unsupported("tool_choice is not supported here. Ollama lets the model choose.", "tool_choice")
-    for tool in tools:
-        if not isinstance(tool, dict) or not isinstance(tool.get("function"), dict):
-            raise Unsupported("Ollama's models take functions alone.", "tools")
-    return {"tools": tools} if tools and choice != "none" else {}
+    if any(isinstance(tool, Opaque) for tool in prompt.tools):
+        raise Unsupported("Ollama's models take functions alone.", "tools")
+    return {"tools": [*map(openai_tool, prompt.tools)]} if prompt.tools and prompt.choice != "none" else {}
 
 
 # messages
 
 
-def _messages(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = called_names(messages)
-    return [_message(message, names) for message in pictures_after_results(messages)]
+def _messages(turns: Sequence[AnyTurn]) -> list[dict[str, Any]]:
+    names = called_names(turns)
+    return [_message(turn, names) for turn in pictures_after_results(turns)]
 
 
-def _message(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    content = message.get("content")
-    match message.get("role"):
-        case "developer" | "system":
-            return {"role": "system", "content": plain_text(content, _WHO)}
-        case "tool":
-            name = names.get(str(message.get("tool_call_id")), "")
-            return {"role": "tool", "content": plain_text(content, _WHO)} | ({"tool_name": name} if name else {})
-        case "assistant":
-            calls = [_call(call) for call in message.get("tool_calls") or ()]
-            fields = {"role": "assistant", "content": assistant_text(message, _WHO)}
+def _message(turn: AnyTurn, names: Mapping[str, str]) -> dict[str, Any]:
+    match turn:
+        case SystemTurn():
+            return {"role": "system", "content": plain_text(turn.content, _WHO)}
+        case ResultTurn():
+            name = names.get(turn.call_id)
+            return {"role": "tool", "content": plain_text(turn.content, _WHO)} | ({"tool_name": name} if name else {})
+        case AssistantTurn():
+            calls = [_call(call) for call in calls_of(turn)]
+            fields = {"role": "assistant", "content": assistant_text(turn, _WHO)}
             return fields | ({"tool_calls": calls} if calls else {})
-    parts = user_parts(message)
-    texts = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    pictures = [_picture(part) for part in parts if part not in texts]
+    parts = speaker_first(turn)
+    texts = tuple(part for part in parts if isinstance(part, TextPart))
+    pictures = [_picture(part) for part in parts if not isinstance(part, TextPart)]
     return {"role": "user", "content": plain_text(texts, _WHO)} | ({"images": pictures} if pictures else {})
 
 
-def _picture(part: Any) -> str:
+def _picture(part: Part) -> str:
     """Return an image in base64. Ollama accepts no other parts besides text."""
-    if not isinstance(part, dict) or part.get("type") != "image_url":
-        return text_in(part, _WHO)  # raises Unsupported
-    data = inline_data(picture_url(part))
+    if not isinstance(part, ImagePart):
+        refuse_part(part, _WHO)
+    data = inline_data(part.url)
     if data is None:
         raise Unsupported("Ollama fetches no pictures. Send them as data: URLs in base64.", "messages")
     return data.data
 
 
-def _call(call: Any) -> dict[str, Any]:
-    function = function_of(call)
-    return {"function": {"name": function.get("name"), "arguments": arguments_object(function.get("arguments"))}}
+def _call(call: Call) -> dict[str, Any]:
+    return {"function": {"name": call.name, "arguments": arguments_object(call.arguments)}}

@@ -7,14 +7,14 @@ from itertools import chain
 from operator import methodcaller
 from typing import Any
 
-from ...history import alternating, text_of
+from msgspec.structs import replace
+
+from ...history import alternating
+from ...prompt import AnyTurn, AssistantTurn, SystemTurn, UserTurn
+from ...prompt.openai_shape import OURS, openai_message, turns_of
+from ..parts import content_parts, pictures_after_results
 
 UpstreamMessage = dict[str, Any]
-
-_NOT_FOR_UPSTREAMS = frozenset({"thoughts", "reasoned", "placed", "cache_control"})
-"""Fields of a message that are ours, or another dialect's."""
-
-_SYSTEM = ("system", "developer")
 
 _role = methodcaller("get", "role")
 
@@ -22,69 +22,41 @@ _role = methodcaller("get", "role")
 def messages_for(
     messages: Iterable[UpstreamMessage], *, strict: bool, developer: bool, reasoning: bool
 ) -> list[UpstreamMessage]:
-    """Return the messages of a request.
+    """Return the messages of a request. Those that need no change are sent as they are, without being read.
 
     `strict` is for templates that require one system message at the start and alternating turns. `developer` means that
     the upstream knows that role. With `reasoning`, a message with tool calls includes the reasoning before them.
     """
     chat = [*messages]
-    if reasoning or not _NOT_FOR_UPSTREAMS.isdisjoint(chain.from_iterable(chat)):
-        chat = [_own(message, reasoning) for message in chat]
-    if "tool" in map(_role, chat):
-        chat = pictures_after_results(chat)
-    if strict:
-        return alternating(system_first(chat))
-    if developer or "developer" not in map(_role, chat):
+    roles = {*map(_role, chat)}
+    changes = strict or reasoning or "tool" in roles or ("developer" in roles and not developer)
+    if not changes and OURS.isdisjoint(chain.from_iterable(chat)):
         return chat
-    return [{**message, "role": "system"} if message.get("role") == "developer" else message for message in chat]
+    turns = pictures_after_results([*turns_of(chat)])
+    if strict:
+        turns = _system_first(turns)
+    elif not developer:
+        turns = [replace(turn, role="system") if isinstance(turn, SystemTurn) else turn for turn in turns]
+    sent = [_message(turn, reasoning) for turn in turns]
+    return alternating(sent) if strict else sent
 
 
-def _own(message: UpstreamMessage, reasoning: bool) -> UpstreamMessage:
+def _message(turn: AnyTurn, reasoning: bool) -> UpstreamMessage:
     """Return a message without the fields that are not for upstreams."""
-    own = {name: value for name, value in message.items() if name not in _NOT_FOR_UPSTREAMS}
-    if reasoning and message.get("tool_calls"):
-        return {"reasoning_content": message.get("reasoned", ""), **own}
-    return own
+    message = {name: value for name, value in openai_message(turn).items() if name not in OURS}
+    if reasoning and isinstance(turn, AssistantTurn) and turn.calls:
+        return {"reasoning_content": turn.reasoned, **message}
+    return message
 
 
-def pictures_after_results(messages: Sequence[UpstreamMessage]) -> list[UpstreamMessage]:
-    """Move parts of tool results that are not text into a user's message after them: OpenAI accepts only text there."""
-    moved: list[UpstreamMessage] = []
-    pictures: list[Any] = []
-    for message in messages:
-        if message.get("role") != "tool" and pictures:
-            moved.append({"role": "user", "content": pictures})
-            pictures = []
-        if message.get("role") == "tool" and isinstance(message.get("content"), list):
-            message, others = _text_and_others(message)
-            pictures += others
-        moved.append(message)
-    return [*moved, {"role": "user", "content": pictures}] if pictures else moved
-
-
-def _text_and_others(result: UpstreamMessage) -> tuple[UpstreamMessage, list[Any]]:
-    """Return a result with its text only, and its other parts."""
-    parts = result["content"]
-    texts = [text_of(parts)]
-    others = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "text")]
-    if others:
-        texts.append("(What else it returned follows in the next message.)")
-    return {**result, "content": "\n\n".join(filter(None, texts))}, others
-
-
-def system_first(messages: Sequence[UpstreamMessage]) -> list[UpstreamMessage]:
-    """Join the system messages at the start into one, and make each later one a user's message in its place."""
-    start = next((n for n, message in enumerate(messages) if message.get("role") not in _SYSTEM), len(messages))
-    contents = [message.get("content") for message in messages[:start]]
-    first = [{"role": "system", "content": _joined(contents)}] if contents else []
-    rest = [{**message, "role": "user"} if message.get("role") in _SYSTEM else message for message in messages[start:]]
-    return [*first, *rest]
-
-
-def _joined(contents: Sequence[Any]) -> Any:
+def _system_first(turns: Sequence[AnyTurn]) -> list[AnyTurn]:
+    """Join the system turns at the start into one, and make each later one a user's turn in its place."""
+    start = next((n for n, turn in enumerate(turns) if not isinstance(turn, SystemTurn)), len(turns))
+    contents = [turn.content for turn in turns[:start]]
     if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(contents)
-    parts: list[Any] = []
-    for content in contents:
-        parts += [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-    return parts
+        joined: Any = "\n\n".join(map(str, contents))
+    else:
+        joined = tuple(part for content in contents for part in content_parts(content))
+    first: list[AnyTurn] = [SystemTurn(joined)] if contents else []
+    rest = [UserTurn(turn.content, "", turn.extra) if isinstance(turn, SystemTurn) else turn for turn in turns[start:]]
+    return [*first, *rest]

@@ -1,4 +1,4 @@
-"""Translates a request of chat completions to OpenAI's Responses API.
+"""Renders a prompt for OpenAI's Responses API.
 
 Pure. `PARAMS` has a rule for each parameter. An unknown one is passed on: it may be one of Responses' own, and OpenAI
 refuses parameters that it does not know.
@@ -11,9 +11,30 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
+from ...prompt import (
+    AnyTool,
+    AnyTurn,
+    AssistantTurn,
+    AudioPart,
+    Call,
+    ChosenTool,
+    Content,
+    FilePart,
+    Format,
+    ImagePart,
+    Opaque,
+    Part,
+    Prompt,
+    ResultTurn,
+    SystemTurn,
+    TextPart,
+    ToolChoice,
+    ToolSpec,
+)
+from ...prompt.openai_shape import openai_file, openai_function, openai_part
 from .. import ChatRequest
-from ..params import check_request, message_rules, part_rules
-from ..parts import picture_url, user_parts
+from ..params import checked_prompt, message_rules, part_rules
+from ..parts import content_parts, speaker_first
 
 __all__ = ["DIALECT", "ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in", "wants_encrypted"]
 
@@ -81,13 +102,8 @@ MESSAGE_RULES: Table = message_rules(
 
 def wants_encrypted(request: ChatRequest) -> bool:
     """Return whether reasoning is to be encrypted: the client asks for it, or tools make more than one request."""
-    return bool(request.params.get("tools")) or ENCRYPTED in _list(_params(request).get("include"))
-
-
-def _params(request: ChatRequest) -> dict[str, Any]:
-    """Return the parameters. Over them are the fields that a client of the Responses API has sent itself."""
-    sent = request.as_sent.get(DIALECT, {})
-    return {name: value for name, value in (request.params | sent).items() if value is not None}
+    sent = request.params | request.as_sent.get(DIALECT, {})
+    return bool(request.params.get("tools")) or ENCRYPTED in _list(sent.get("include"))
 
 
 def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary: str | None) -> dict[str, Any]:
@@ -96,8 +112,8 @@ def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary:
     With `background`, OpenAI finishes the answer without a reader, and has to store it. Otherwise it stores the answer
     only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
-    check_request(request, PARAMS, PASSED_ON, MESSAGE_RULES)
-    params = _params(request)
+    prompt = checked_prompt(request, PARAMS, PASSED_ON, MESSAGE_RULES)
+    params = prompt.extra | request.as_sent.get(DIALECT, {})  # over all, what a client of this API has sent itself
     limit = params.get("max_completion_tokens", params.get("max_tokens"))
     include = [each for each in _list(params.get("include")) if each != ENCRYPTED]
     include += [ENCRYPTED] if encrypted else []
@@ -105,10 +121,10 @@ def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary:
         passed_on(params, PARAMS, PASSED_ON)
         | ({} if limit is None else {"max_output_tokens": limit})
         | ({"include": list(dict.fromkeys(include))} if include else {})
-        | _reasoning(params, summary)
-        | _text(params)
-        | _tools(params)
-        | {"model": request.model, "input": _input(request.messages), "stream": True}
+        | _reasoning(prompt.effort, params.get("reasoning"), summary)
+        | _text(prompt.format, params)
+        | _tools(prompt)
+        | {"model": request.model, "input": _input(prompt.turns), "stream": True}
         | ({"background": True, "store": True} if background else {"store": bool(params.get("store"))})
     )
 
@@ -120,135 +136,121 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _reasoning(params: Mapping[str, Any], summary: str | None) -> dict[str, Any]:
-    own = params.get("reasoning")
-    usual = {"effort": params.get("reasoning_effort"), "summary": summary}
+def _reasoning(effort: str | None, own: Any, summary: str | None) -> dict[str, Any]:
+    usual = {"effort": effort, "summary": summary}
     fields = {name: value for name, value in usual.items() if value} | (own if isinstance(own, dict) else {})
     return {"reasoning": fields} if fields else {}
 
 
-def _text(params: Mapping[str, Any]) -> dict[str, Any]:
+def _text(form: Format | Opaque | None, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the format of the answer, which is one level less nested here, and its verbosity."""
     own = params.get("text")
     fields: dict[str, Any] = dict(own) if isinstance(own, dict) else {}
-    match params.get("response_format"):
-        case None:
-            pass
-        case {"type": "json_schema", "json_schema": dict(described)}:
-            fields["format"] = {"type": "json_schema", **described}
-        case form:
-            fields["format"] = form
+    if form is not None:
+        fields["format"] = {"type": form.kind, **form.described} if isinstance(form, Format) else form.data
     if params.get("verbosity"):
         fields["verbosity"] = params["verbosity"]
     return {"text": fields} if fields else {}
 
 
-def _tools(params: Mapping[str, Any]) -> dict[str, Any]:
-    tools = [_tool(tool) for tool in params.get("tools") or ()]
-    choice = params.get("tool_choice")
-    return ({"tools": tools} if tools else {}) | ({} if choice is None else {"tool_choice": _choice(choice)})
+def _tools(prompt: Prompt) -> dict[str, Any]:
+    tools = [_tool(tool) for tool in prompt.tools]
+    choice = {} if prompt.choice is None else {"tool_choice": _choice(prompt.choice)}
+    return ({"tools": tools} if tools else {}) | choice
 
 
-def _tool(tool: Any) -> Any:
+def _tool(tool: AnyTool) -> Any:
     """Return a tool, which is one level less nested here. `strict` is always sent: here its default is true."""
     match tool:
-        case {"type": "function", "function": dict(function)}:
-            return {"type": "function", "parameters": None, "strict": False, **function}
-        case {"type": "custom", "custom": dict(custom)}:
+        case ToolSpec():
+            return {"type": "function", "parameters": None, "strict": False, **openai_function(tool)}
+        case Opaque({"type": "custom", "custom": dict(custom)}):
             form = custom.get("format")
             grammar = form.get("grammar") if isinstance(form, dict) else None
             flat = {"format": {"type": "grammar", **grammar}} if isinstance(grammar, dict) else {}
             return {"type": "custom", **custom, **flat}
-        case _:
-            return tool  # one of OpenAI's own, or invalid: then OpenAI returns the error
+    return tool.data  # one of OpenAI's own, or invalid: then OpenAI returns the error
 
 
-def _choice(choice: Any) -> Any:
+def _choice(choice: ToolChoice) -> Any:
+    match choice:
+        case ChosenTool(name):
+            return {"type": "function", "name": name}
+        case Opaque(own):
+            return _flat(own)
+    return choice
+
+
+def _flat(choice: Any) -> Any:
     match choice:
         case {"type": ("function" | "custom" | "allowed_tools") as kind} if isinstance(choice.get(kind), dict):
             inner = choice[kind]
             if kind == "allowed_tools":
-                inner = inner | {"tools": [_choice(tool) for tool in _list(inner.get("tools"))]}
+                inner = inner | {"tools": [_flat(tool) for tool in _list(inner.get("tools"))]}
             return {"type": kind, **inner}
-        case _:
-            return choice
+    return choice
 
 
 # messages
 
 
-def _input(messages: Sequence[Mapping[str, Any]]) -> list[_Item]:
-    customs = {call["id"] for message in messages for call in _custom_calls(message)}
-    return [item for message in messages for item in _items(message, customs)]
+def _input(turns: Sequence[AnyTurn]) -> list[_Item]:
+    answers = [turn for turn in turns if isinstance(turn, AssistantTurn)]
+    calls = [call for turn in answers for call in turn.calls if isinstance(call, Call)]
+    customs = {call.id for call in calls if call.kind == "custom"}
+    return [item for turn in turns for item in _items(turn, customs)]
 
 
-def _custom_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    calls = message.get("tool_calls") or ()
-    return [call for call in calls if isinstance(call, dict) and isinstance(call.get("custom"), dict)]
+def _items(turn: AnyTurn, customs: set[str]) -> list[_Item]:
+    """Return the items of a turn: its reasoning, its content, and its calls."""
+    match turn:
+        case AssistantTurn():
+            thoughts = [thought for thought in turn.thoughts if thought.get("type") == "reasoning"]
+            refusal = (TextPart(turn.refusal, "refusal"),) if turn.refusal else ()
+            said = [*_message("assistant", turn.content), *_message("assistant", refusal)]
+            return [*thoughts, *said, *map(_call, turn.calls)]
+        case ResultTurn():
+            kind = "custom_tool_call_output" if turn.call_id in customs else "function_call_output"
+            output = turn.content if isinstance(turn.content, str) else _parts(turn.content, "input_text")
+            return [{"type": kind, "call_id": turn.call_id, "output": output}]
+        case SystemTurn():
+            return _message(turn.role, turn.content)
+    return _message("user", speaker_first(turn) if turn.name else turn.content)
 
 
-def _items(message: Mapping[str, Any], customs: set[Any]) -> list[_Item]:
-    """Return the items of a message: its reasoning, its content, and its calls."""
-    content = message.get("content")
-    match message.get("role"):
-        case "assistant":
-            thoughts = [thought for thought in message.get("thoughts") or () if thought.get("type") == "reasoning"]
-            answer = _message("assistant", content, "output_text")
-            refusal = _message("assistant", _refusal(message), "output_text")
-            return [*thoughts, *answer, *refusal, *map(_call, message.get("tool_calls") or ())]
-        case "tool":
-            id = message.get("tool_call_id")
-            kind = "custom_tool_call_output" if id in customs else "function_call_output"
-            output = content if isinstance(content, str) else _parts(content, "input_text")
-            return [{"type": kind, "call_id": id, "output": output}]
-        case "user" if message.get("name"):
-            return _message("user", user_parts(message), "input_text")
-        case role:
-            return _message(str(role), content, "input_text")
-
-
-def _refusal(message: Mapping[str, Any]) -> list[_Item]:
-    refusal = message.get("refusal")
-    return [{"type": "refusal", "refusal": refusal}] if isinstance(refusal, str) and refusal else []
-
-
-def _message(role: str, content: Any, text: str) -> list[_Item]:
+def _message(role: str, content: Content) -> list[_Item]:
     """Return a message item; none for an assistant without content, whose calls are items of their own."""
     if isinstance(content, str):
         return [{"role": role, "content": content}] if content or role != "assistant" else []
-    parts = _parts(content, text)
+    parts = _parts(content, "output_text" if role == "assistant" else "input_text")
     return [{"role": role, "content": parts}] if parts else []
 
 
-def _parts(content: Any, text: str) -> list[_Item]:
-    if not isinstance(content or [], list):
-        raise Unsupported("A message's content must be a string or a list of parts.", "messages")
-    return [_part(part, text) for part in content or ()]
+def _parts(content: Content, text: str) -> list[_Item]:
+    return [_part(part, text) for part in content_parts(content)]
 
 
-def _part(part: Any, text: str) -> _Item:
+def _part(part: Part, text: str) -> _Item:
     match part:
-        case {"type": "text", "text": str(value)}:
-            return {"type": text, "text": value}
-        case {"type": "refusal", "refusal": str(value)}:
-            return {"type": "refusal", "refusal": value}
-        case {"type": "image_url", "image_url": image}:
-            detail = image.get("detail") if isinstance(image, dict) else None
-            return {"type": "input_image", "image_url": picture_url(part)} | ({"detail": detail} if detail else {})
-        case {"type": "file", "file": dict(file)}:
-            return {"type": "input_file", **file}
-        case {"type": "input_audio"}:
-            return dict(part)
-    kind = part.get("type") if isinstance(part, dict) else None
-    raise Unsupported(f"Responses takes no part of the type {kind!r}.", "messages")
+        case TextPart():
+            return (
+                {"type": "refusal", "refusal": part.text}
+                if part.kind == "refusal"
+                else {"type": text, "text": part.text}
+            )
+        case ImagePart():
+            detail = (part.more or {}).get("detail")
+            return {"type": "input_image", "image_url": part.url} | ({"detail": detail} if detail else {})
+        case FilePart():
+            return {"type": "input_file", **openai_file(part)}
+        case AudioPart():
+            return dict(openai_part(part))
+    raise Unsupported(f"Responses takes no part of the type {part.kind!r}.", "messages")
 
 
-def _call(call: Any) -> _Item:
-    match call:
-        case {"custom": dict(custom)}:
-            fields = {"name": custom.get("name"), "input": custom.get("input") or ""}
-            return {"type": "custom_tool_call", "call_id": call.get("id"), **fields}
-        case {"function": dict(function)}:
-            fields = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
-            return {"type": "function_call", "call_id": call.get("id"), **fields}
-    raise Unsupported("A tool call must be a call of a function or a custom tool.", "messages")
+def _call(call: Call | Opaque) -> _Item:
+    if isinstance(call, Opaque):
+        raise Unsupported("A tool call must be a call of a function or a custom tool.", "messages")
+    if call.kind == "custom":
+        return {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.arguments}
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}

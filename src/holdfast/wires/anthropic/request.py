@@ -16,6 +16,7 @@ import msgspec
 from ...errors import BadRequest
 from ...fields import PASSED_ON, check_fields, passed_on
 from ...pricing import tokens_in
+from ...prompt.openai_shape import PLACED, openai_thoughts
 from .fields import FOR_ANTHROPIC, FOR_OTHERS, THREAD, UNKNOWN
 
 _Block = dict[str, Any]
@@ -232,8 +233,7 @@ def _turn(message: MessageParam, where: str, native: bool) -> list[dict[str, Any
     results = [_result(block, where, native) for block in blocks if block.get("type") == "tool_result"]
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     if message.role == "system":
-        placed = {"placed": True} if native else {}
-        return [{"role": "system", "content": _content(rest, where, native), **placed}]
+        return [{"role": "system", "content": _content(rest, where, native), **(PLACED if native else {})}]
     return [*results, {"role": "user", "content": _content(rest, where, native)}] if rest or not results else results
 
 
@@ -247,9 +247,8 @@ def _assistant(blocks: Sequence[_Block], where: str, native: bool) -> dict[str, 
     else:
         content = [_part(block, where, native) for block in rest]
     message: dict[str, Any] = {"role": "assistant", "content": content}
-    if native and (signed := [block for block in thoughts if block.get("signature") or block.get("data")]):
-        message["thoughts"] = signed
-    return message | ({"tool_calls": calls} if calls else {})
+    signed = [block for block in thoughts if block.get("signature") or block.get("data")] if native else []
+    return message | openai_thoughts(signed) | ({"tool_calls": calls} if calls else {})
 
 
 def _call(block: _Block, where: str, native: bool) -> dict[str, Any]:
