@@ -270,3 +270,27 @@ def test_held_work_has_one_mechanism():
     }
 
     assert {"nodes/jobs.py"} == holding
+
+
+def test_decoders_are_one_family():
+    """Two families had the same methods under other names: a fault that was mended in one stayed in the other."""
+    classes = classes_of(tree for path, tree in trees() if "upstreams" in path.parts)
+    decoding = [node for node in classes.values() if "take" in {each.name for each in functions_of(node)}]
+    feeding = [
+        node.name
+        for node in classes.values()
+        if {"feed", "end"} <= {each.name for each in functions_of(node)}
+        and "Protocol" not in map(ast.unparse, node.bases)
+    ]
+
+    assert len(decoding) > 5
+    assert [] == [
+        node.name
+        for node in decoding
+        if "DialectDecoder" not in {node.name, *(base.name for base in bases(node, classes))}
+    ]
+    assert ["InflatingDecoder", "DialectDecoder"] == sorted(feeding, reverse=True)
+
+
+def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [each for each in node.body if isinstance(each, ast.FunctionDef)]
