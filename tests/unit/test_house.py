@@ -294,3 +294,16 @@ def test_decoders_are_one_family():
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_usage_has_one_meter():
+    """Five places told how much a run had used so far, each with its own estimate of the output."""
+    prompts = {"history.py", "server/dialects/pass_through.py", "wires/anthropic/request.py"}
+    estimating = {
+        path.relative_to("src/holdfast").as_posix()
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tokens_in"
+    }
+
+    assert {"log/usage_meter.py"} == estimating - prompts

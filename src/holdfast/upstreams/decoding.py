@@ -15,7 +15,7 @@ _MOST_TOKENS = 2**53
 _ORDER = ("thinking", "text", "refusal", "input")  # of the fields of an answer
 
 
-Place = tuple[int, int, str]
+_Place = tuple[int, int, str]
 """A choice, a block in it, and a field."""
 
 
@@ -23,9 +23,9 @@ class Halves:
     """High surrogates that wait for their low surrogate: some upstreams cut text in the middle of an emoji."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Place, str] = {}
+        self._waiting: dict[_Place, str] = {}
 
-    def join(self, place: Place, text: str) -> str:
+    def join(self, place: _Place, text: str) -> str:
         """Join surrogate pairs. A final high surrogate is held back, other lone surrogates are replaced."""
         text = self._waiting.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":

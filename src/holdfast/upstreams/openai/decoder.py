@@ -176,7 +176,10 @@ class AnswerDecoder(DialectDecoder):
     # choices
 
     def _take_choice(self, choice: ChunkChoice, events: list[Yielded]) -> None:
-        answer = self._answers.get(choice.index or 0) or self._new_answer(choice.index or 0)
+        answer = self._answers.get(choice.index or 0)
+        if answer is None:
+            self._room -= _COST_OF_A_CHOICE
+            answer = self._answers[choice.index or 0] = _Answer(choice.index or 0)
         if answer.reason is not None:
             return
         if choice.delta is not None:
@@ -187,11 +190,6 @@ class AnswerDecoder(DialectDecoder):
             self._take_text(answer, choice.text, events, logprobs_of(choice.logprobs))
         if choice.finish_reason and choice.finish_reason != "null":
             self._finish(answer, choice.finish_reason, events)
-
-    def _new_answer(self, index: int) -> _Answer:
-        self._room -= _COST_OF_A_CHOICE
-        self._answers[index] = answer = _Answer(index)
-        return answer
 
     def _take_delta(self, answer: _Answer, delta: ChunkDelta, logprobs: msgspec.Raw, events: list[Yielded]) -> None:
         if reasoning := delta.reasoning_content or delta.reasoning:
@@ -253,7 +251,8 @@ class AnswerDecoder(DialectDecoder):
         """Record the finish reason of a choice. Its calls are complete now, unless it was cut off."""
         if self._plain.opening:
             self._plain.forget()
-        self.flush(events, choice=answer.index)
+        if self._halves is not None:
+            self.flush(events, choice=answer.index)
         if answer.left_out and not answer.has_content:
             what = f"{self.name} answered with {answer.left_out} alone, which cannot be passed on. Ask for text."
             self.fail(ProviderError(what, code="unsupported_content"), events)
@@ -269,8 +268,9 @@ class AnswerDecoder(DialectDecoder):
 
     def _give_reasons(self, events: list[Yielded]) -> None:
         """Emit the finishes, once all choices that have begun have ended."""
-        if [True for answer in self._answers.values() if answer.reason is None]:
-            return
+        for answer in self._answers.values():
+            if answer.reason is None:
+                return
         self.finished = True
         for index, answer in sorted(self._answers.items()):
             if answer.reason is not None and not answer.reason_given:
@@ -285,10 +285,11 @@ class AnswerDecoder(DialectDecoder):
             self.fail(self.broke("ended its stream without an answer in it"), events)
             return
         self.over = True
-        without_reason = [answer for answer in self._answers.values() if answer.reason is None]
-        for answer in without_reason:
-            self._finish(answer, answer.calls.finish_reason() or "stop", events)
-        if without_reason or not self.finished:
+        for answer in self._answers.values():
+            if answer.reason is None:
+                self.finished = False
+                self._finish(answer, answer.calls.finish_reason() or "stop", events)
+        if not self.finished:
             self._give_reasons(events)
         self.show_usage(events)
 
