@@ -322,3 +322,40 @@ def test_dictionaries_are_looked_into_no_more_often_than_they_were():
     """A key that is known by convention is a field that no checker knows. A lower count lowers the limit here."""
     assert 1 == looks_into_dictionaries(ast.parse("a.get('b')\na.get(b)\na.pop('b')\na['b']"))
     assert sum(looks_into_dictionaries(tree) for _, tree in trees()) <= MOST_LOOKS_INTO_DICTIONARIES
+
+
+def test_decoders_are_one_family():
+    """Two families had the same methods under other names: a fault that was mended in one stayed in the other."""
+    classes = classes_of(tree for path, tree in trees() if "upstreams" in path.parts)
+    decoding = [node for node in classes.values() if "take" in {each.name for each in functions_of(node)}]
+    feeding = [
+        node.name
+        for node in classes.values()
+        if {"feed", "end"} <= {each.name for each in functions_of(node)}
+        and "Protocol" not in map(ast.unparse, node.bases)
+    ]
+
+    assert len(decoding) > 5
+    assert [] == [
+        node.name
+        for node in decoding
+        if "DialectDecoder" not in {node.name, *(base.name for base in bases(node, classes))}
+    ]
+    assert ["InflatingDecoder", "DialectDecoder"] == sorted(feeding, reverse=True)
+
+
+def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_usage_has_one_meter():
+    """Five places told how much a run had used so far, each with its own estimate of the output."""
+    prompts = {"history.py", "server/dialects/pass_through.py", "wires/anthropic/request.py"}
+    estimating = {
+        path.relative_to("src/holdfast").as_posix()
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tokens_in"
+    }
+
+    assert {"log/usage_meter.py"} == estimating - prompts

@@ -34,7 +34,8 @@ from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import AgentStep, CallResult, Steps
 from ..log.storable import storable
-from ..pricing import Price, cost, tokens_in
+from ..log.usage_meter import UsageMeter
+from ..pricing import Price, cost
 from ..prompt.openai_shape import openai_thoughts
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
@@ -104,36 +105,24 @@ class Meter:
     def __init__(self, agent: Agent, used: Usage | None = None) -> None:
         self._agent = agent
         self._before = used or Usage()
-        self._counted: Usage | None = Usage()
-        self._input_estimate = self._output_characters = 0
+        self._step = UsageMeter(Usage())
 
     def begin(self, messages: Messages) -> None:
         """Begin a step, with an estimate of its input."""
-        self._before, self._counted = self.total(), None
-        self._input_estimate, self._output_characters = estimate_tokens(messages), 0
+        self._before, self._step = self.total(), UsageMeter(asked=estimate_tokens(messages))
 
-    def set_input(self, tokens: int) -> None:
-        """Use the provider's estimate of the input."""
-        self._input_estimate = tokens
-
-    def add_output(self, text: str) -> None:
-        """Add a delta of the answer to the estimate."""
-        self._output_characters += len(text)
-
-    def counted(self, usage: Usage) -> Usage:
-        """Use the provider's count of this step, which replaces an earlier one; return the usage of all steps."""
-        self._counted = usage
-        return self.total()
+    def hear(self, event: Yielded) -> None:
+        """Count an event of this step."""
+        self._step.hear(event)
 
     @property
     def is_counted(self) -> bool:
         """Whether the provider has counted this step."""
-        return self._counted is not None
+        return self._step.counted is not None
 
     def total(self) -> Usage:
         """Return the usage of all steps; its source is "estimated" if that of any step is."""
-        guess = Usage(self._input_estimate, tokens_in(self._output_characters), "estimated")
-        return _together(self._before, guess if self._counted is None else self._counted)
+        return _together(self._before, self._step.used)
 
     def check(self) -> None:
         """Raise `BudgetSpent` if a limit is reached."""
@@ -316,20 +305,21 @@ class Work:
         """Record an event of the model. Return the event to emit, or None if it is not visible."""
         item = storable(item)
         if isinstance(item, (Text, Reasoning)):
-            self.meter.add_output(item.text)
+            self.meter.hear(item)
             (answer.text if isinstance(item, Text) else answer.reasoning).append(item.text)
         elif isinstance(item, ToolCall):
             answer.calls.append(item)
-            self.meter.add_output(item.name + item.arguments)
+            self.meter.hear(item)
         elif isinstance(item, Thought):
             answer.thoughts.append(item)
         elif isinstance(item, Finish):
             answer.finish, answer.is_over = item, True
         elif isinstance(item, Usage) and item.is_whole:
-            return self.meter.counted(item)
+            self.meter.hear(item)
+            return self.meter.total()
         elif isinstance(item, Usage):  # of this step only: a logged count is that of all steps
-            self.meter.set_input(item.input_tokens)
-            return Usage(item.input_tokens, 0, "estimated")
+            item = Usage(item.input_tokens, 0, "estimated")
+            self.meter.hear(item)
         return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
 
     def _named(self, call: ToolCall) -> ToolCall:

@@ -23,10 +23,10 @@ from ..events import (
     Usage,
 )
 from ..ids import ModelName
-from .said import Said
 from .segment import NOTHING, Segment, joined, joined_texts, packed
 from .steps import Steps
 from .storable import characters, encodable
+from .usage_meter import UsageMeter
 
 _SLICE = 512  # maximum events in one read, so that a long replay never blocks the loop; new text may be more
 _BATCH = 128  # events that are packed, and whose texts are joined, at once
@@ -96,7 +96,7 @@ class Log:
         self._reasoning: list[str] = []
         self._joined_upto = 0  # the seq up to which the texts are joined
         self._size = 0
-        self._said = Said()
+        self._meter = UsageMeter()
         self._position: Callable[[], int] | None = None
         self._compacted_upto = 0  # the seq up to which segments are packed
         self._compact_at = _BATCH if limit is None else min(_BATCH, limit + 1)
@@ -282,9 +282,9 @@ class Log:
         for segment in segments:
             if segment.kind is not None:
                 (texts if segment.kind is Text else thoughts).append(text := joined_texts(segment))
-                self._said.text += len(text)
+                self._meter.text += len(text)
             for event in segment.others:
-                self._said.hear(event)
+                self._meter.hear(event)
                 if type(event) in _SHORT:
                     continue
                 if type(event) is Text and not event.choice:
@@ -336,7 +336,7 @@ class Log:
         """Estimated number of output tokens since the provider's last count."""
         if self._joined_upto < self.seq:
             self._join_texts(self.seq)
-        return self._said.tokens
+        return self._meter.uncounted
 
     def times(self) -> list[tuple[int, float]]:
         """Return when events arrived: `(last seq, time)` of each group that arrived together."""

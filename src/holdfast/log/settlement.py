@@ -25,6 +25,7 @@ from ..events import (
 from .intake import Intake, is_failure
 from .log import Log
 from .storable import storable
+from .usage_meter import with_estimate
 
 
 class StopIntent(msgspec.Struct, frozen=True):
@@ -81,17 +82,10 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     last one.
     """
     counted, uncounted = log.usage, log.uncounted
-    if counted is None:
-        return Usage(input_tokens, uncounted, "estimated")
-    is_counted = log.steps is None or log.steps.is_counted
-    if is_counted and (not uncounted or (is_whole and counted.output_tokens)):
+    is_counted = counted is not None and (log.steps is None or log.steps.is_counted)
+    if is_counted and is_whole and counted is not None and counted.output_tokens:
         return counted
-    return msgspec.structs.replace(
-        counted,
-        input_tokens=counted.input_tokens + (0 if is_counted else input_tokens),
-        output_tokens=counted.output_tokens + uncounted,
-        source="estimated",
-    )
+    return with_estimate(counted, 0 if is_counted else input_tokens, uncounted)
 
 
 def _lacks_answer(log: Log, intake: Intake) -> bool:

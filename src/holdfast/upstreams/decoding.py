@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 MAX_EVENT = 8 * 1024 * 1024
@@ -11,15 +12,20 @@ MAX_TEXT = 64 * 1024 * 1024
 """Maximum length of one answer with its reasoning and tool calls, in characters."""
 
 _MOST_TOKENS = 2**53
+_ORDER = ("thinking", "text", "refusal", "input")  # of the fields of an answer
+
+
+_Place = tuple[int, int, str]
+"""A choice, a block in it, and a field."""
 
 
 class Halves:
     """High surrogates that wait for their low surrogate: some upstreams cut text in the middle of an emoji."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[int, str], str] = {}
+        self._waiting: dict[_Place, str] = {}
 
-    def join(self, place: tuple[int, str], text: str) -> str:
+    def join(self, place: _Place, text: str) -> str:
         """Join surrogate pairs. A final high surrogate is held back, other lone surrogates are replaced."""
         text = self._waiting.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
@@ -27,13 +33,12 @@ class Halves:
             text = text[:-1]
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
-    def give_up(self, place: tuple[int, str]) -> str:
-        """Return the replacement character if a surrogate was held back, else an empty text."""
-        return "\ufffd" if self._waiting.pop(place, "") else ""
-
-    def places(self) -> set[int]:
-        """Return the indexes of the choices or blocks with a surrogate held back."""
-        return {index for index, _ in self._waiting}
+    def give_up(self, block: int | None, choice: int | None) -> list[tuple[int, str]]:
+        """Drop the surrogates that were held back, in a block, a choice or all. Return their choices and fields."""
+        found = [at for at in self._waiting if choice in (None, at[0]) and block in (None, at[1])]
+        for place in found:
+            del self._waiting[place]
+        return [(choice, field) for choice, _, field in sorted(found, key=lambda at: _ORDER.index(at[2]))]
 
 
 def error_message(value: Any, depth: int = 4) -> str:
@@ -49,10 +54,10 @@ def error_message(value: Any, depth: int = 4) -> str:
     return ""
 
 
-def loosely(data: bytes) -> Any:
-    """Decode JSON that may have invalid UTF-8; None if it is not JSON."""
+def loosely(data: bytes, hook: Callable[[Any], Any] | None = None) -> Any:
+    """Decode JSON that may have invalid UTF-8; None if it is not JSON. `hook` replaces each object."""
     try:
-        return json.loads(data.decode("utf-8", "replace"))
+        return json.loads(data.decode("utf-8", "replace"), object_hook=hook)
     except (ValueError, RecursionError):
         return None
 

@@ -16,8 +16,8 @@ from ...errors import AccessEnded, BudgetSpent, HoldfastError, NoPrice, Shutting
 from ...events import Finish, Notice, Outlet, Source, Usage, Yielded, push_all, put
 from ...ids import ModelName, new_id
 from ...log.log import Log
-from ...log.said import Said
 from ...log.settlement import usage_so_far
+from ...log.usage_meter import UsageMeter
 from ...nodes.recovery import Again
 from ...pricing import Prices, cost
 from ...runs.run import Run
@@ -223,8 +223,7 @@ class RunMeter:
         self._caps = caps
         self._prices = prices
         self._price = prices.of(model)
-        self._counted = used or Usage()
-        self._asked, self._said = 0, Said()
+        self._meter = UsageMeter(used or Usage())
         self._tokens: int | None = 0 if any(cap.tokens is not None for cap in caps) else None
         self._cost: float | None = 0.0 if any(cap.cost is not None for cap in caps) else None
         self._has_ended = False
@@ -232,36 +231,18 @@ class RunMeter:
     def hear(self, events: Sequence[Yielded]) -> None:
         """Count what the source emits. What its provider counts replaces what was estimated."""
         for event in events:
-            self._said.hear(event)
-            if isinstance(event, Usage):
-                self._count(event)
-            elif isinstance(event, Finish):
+            self._meter.hear(event)
+            if isinstance(event, Finish):
                 self._has_ended = True
             elif isinstance(event, Notice) and event.model:
                 self._price = self._prices.of(event.model)
-
-    def _count(self, usage: Usage) -> None:
-        if usage.source == "estimated" and not usage.output_tokens:
-            self._asked = usage.input_tokens
-        else:
-            self._counted, self._asked = usage, 0
-
-    @property
-    def used(self) -> Usage:
-        """What the run has used until now."""
-        counted = self._counted
-        return replace(
-            counted,
-            input_tokens=counted.input_tokens + self._asked,
-            output_tokens=counted.output_tokens + self._said.tokens,
-        )
 
     @property
     def is_over(self) -> bool:
         """Whether the run has used all that it holds. An answer that is complete is never stopped."""
         if self._has_ended:
             return False
-        used = self.used
+        used = self._meter.used
         if self._tokens is not None and used.total_tokens > self._tokens:
             return True
         return self._cost is not None and (cost(self._price, used) or 0.0) > self._cost
@@ -282,7 +263,7 @@ class RunMeter:
         await self._spending.draw(replace(self._draw(), tokens=0, cost=0.0))
 
     def _draw(self) -> Draw:
-        used = self.used
+        used = self._meter.used
         spent = cost(self._price, used)
         charge = replace(self._charge, input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=spent)
         step = cost(self._price, Usage(output_tokens=STEP)) or 0.0

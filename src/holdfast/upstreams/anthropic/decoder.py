@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -21,9 +20,8 @@ from msgspec.structs import replace
 
 from ...errors import ProviderError, ProviderRefused
 from ...events import ProviderData, Thought, Usage, Yielded
-from ..decoding import MAX_EVENT, MAX_TEXT, count, loosely
-from ..http.decoder import DialectDecoder, decoded
-from ..sse import SSEDecoder
+from ..decoding import count, loosely
+from ..http.decoder import DialectDecoder
 
 __all__ = ["MessageDecoder"]
 
@@ -101,11 +99,9 @@ class MessageDecoder(DialectDecoder):
         name: str,
         *,
         after: str = "",
-        secrets: Sequence[str] = (),
-        max_event: int = MAX_EVENT,
-        max_text: int = MAX_TEXT,
+        **options: Any,
     ) -> None:
-        super().__init__(name, SSEDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
+        super().__init__(name, **options)
         self._after = after
         self._thoughts: dict[int, _Thinking] = {}
         self._others: dict[int, _Other] = {}
@@ -117,7 +113,7 @@ class MessageDecoder(DialectDecoder):
         if kind == b"error":
             self.fail(self.failed(payload), events)
             return
-        event = decoded(payload, _decode_event, _Event)
+        event = self.decoded(payload, _decode_event, _Event)
         match event.type:
             case "content_block_delta":
                 self._take_delta(event.index or 0, event.delta or _Delta(), events)
@@ -157,9 +153,9 @@ class MessageDecoder(DialectDecoder):
         if self.finished:
             return
         if delta.type == "text_delta" and delta.text:
-            self.show(self._unrepeated(self.joined((index, "text"), delta.text)), events)
+            self.show(self._unrepeated(self.joined(delta.text, "text", index)), events)
         elif delta.type == "thinking_delta" and delta.thinking:
-            thought = self.joined((index, "thinking"), delta.thinking)
+            thought = self.joined(delta.thinking, "thinking", index)
             self._thoughts.setdefault(index, _Thinking()).text.append(thought)
             self.show_thought(thought, events)
         elif delta.type == "signature_delta" and delta.signature:
@@ -180,7 +176,7 @@ class MessageDecoder(DialectDecoder):
         return text[repeated:]
 
     def _take_stop(self, index: int, events: list[Yielded]) -> None:
-        self.flush(index, events)
+        self.flush(events, index)
         thought = self._thoughts.pop(index, None)
         if thought is not None and thought.signature:
             events += [thought.whole(), thought.sealed()]
@@ -194,12 +190,12 @@ class MessageDecoder(DialectDecoder):
         """Emit the count of the input: the output is not known yet."""
         if message is not None and message.usage is not None and message.usage.all_input():
             self._input = message.usage.input()
-            events.append(self._input)
+            self.use(self._input, events)
 
     def _take_output(self, usage: _Usage | None, events: list[Yielded]) -> None:
         if usage is not None and usage.output_tokens is not None:
             counted = max(self._input, usage.input(), key=lambda input: input.input_tokens)
-            events.append(replace(counted, output_tokens=count(usage.output_tokens)))
+            self.use(replace(counted, output_tokens=count(usage.output_tokens)), events)
 
     # the end
 

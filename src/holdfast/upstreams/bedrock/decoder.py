@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ...events import Thought, Usage, Yielded
-from ..decoding import MAX_EVENT, MAX_TEXT, count
-from ..http.decoder import DialectDecoder, decoded
+from ..decoding import count
+from ..http.decoder import DialectDecoder
 from .event_stream import EventStreamDecoder
 
 __all__ = ["ConverseDecoder"]
@@ -75,10 +74,10 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class ConverseDecoder(DialectDecoder):
     """Turns the reads of one response into events."""
 
-    def __init__(
-        self, name: str, *, secrets: Sequence[str] = (), max_event: int = MAX_EVENT, max_text: int = MAX_TEXT
-    ) -> None:
-        super().__init__(name, EventStreamDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
+    frames = EventStreamDecoder
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
         self._thoughts: dict[int, list[str]] = {}
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
@@ -87,7 +86,7 @@ class ConverseDecoder(DialectDecoder):
             error = self.failed(payload)
             self.fail(error if payload != b"{}" else self.failed(kind.partition(b":")[2].decode("latin-1")), events)
             return
-        event = decoded(payload, _decode_event, _Event)
+        event = self.decoded(payload, _decode_event, _Event)
         index = event.content_block_index or 0
         match kind:
             case b"contentBlockStart" if event.start is not None and event.start.tool_use is not None:
@@ -95,12 +94,12 @@ class ConverseDecoder(DialectDecoder):
             case b"contentBlockDelta" if event.delta is not None and not self.finished:
                 self._take_delta(index, event.delta, events)
             case b"contentBlockStop":
-                self.flush(index, events)
+                self.flush(events, index)
                 self.end_call(index, "{}", events)
             case b"messageStop":
                 self.finish(event.stop_reason or "end_turn", events)
             case b"metadata" if event.usage is not None:
-                events.append(event.usage.counted())
+                self.use(event.usage.counted(), events)
                 self.over = self.finished
 
     def _take_delta(self, index: int, delta: _Delta, events: list[Yielded]) -> None:

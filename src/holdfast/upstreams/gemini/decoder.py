@@ -10,16 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ...events import Notice, Thought, Usage, Yielded
 from ...redaction import redact
-from ..decoding import MAX_EVENT, MAX_TEXT, count
-from ..http.decoder import DialectDecoder, decoded
-from ..sse import SSEDecoder
+from ..decoding import count
+from ..http.decoder import DialectDecoder
 
 __all__ = ["SIGNATURE", "GeminiDecoder"]
 
@@ -87,19 +85,14 @@ _decode_response = msgspec.json.Decoder(_Response).decode
 class GeminiDecoder(DialectDecoder):
     """Turns the reads of one response into events."""
 
-    def __init__(
-        self, name: str, *, secrets: Sequence[str] = (), max_event: int = MAX_EVENT, max_text: int = MAX_TEXT
-    ) -> None:
-        super().__init__(name, SSEDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
-        self._usage: _Usage | None = None
-
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
         """Decode one frame."""
-        response = decoded(payload, _decode_response, _Response)
+        response = self.decoded(payload, _decode_response, _Response)
         if response.error:
             self.fail(self.failed(payload), events)
             return
-        self._usage = response.usage_metadata or self._usage
+        if response.usage_metadata is not None:
+            self.use(response.usage_metadata.counted(), events, is_final=False)
         candidates = response.candidates or []
         if candidates:
             self._take_candidate(candidates[0], events)
@@ -108,12 +101,12 @@ class GeminiDecoder(DialectDecoder):
 
     def _take_candidate(self, candidate: _Candidate, events: list[Yielded]) -> None:
         if self.finished:
-            self._show_usage(events)
+            self.show_usage(events)
             return
         for part in (candidate.content.parts or ()) if candidate.content is not None else ():
             self._take_part(part, events)
         if candidate.finish_reason:
-            self._show_usage(events)
+            self.show_usage(events)
             self.finish(candidate.finish_reason, events, candidate.finish_message or "")
 
     def _take_part(self, part: _Part, events: list[Yielded]) -> None:
@@ -135,10 +128,5 @@ class GeminiDecoder(DialectDecoder):
     def _take_block(self, feedback: _Feedback, events: list[Yielded]) -> None:
         reason = redact(feedback.block_reason_message or feedback.block_reason or "", self.secrets)
         events.append(Notice("prompt_blocked", f"{self.name} blocked the prompt: {reason}"))
-        self._show_usage(events)
+        self.show_usage(events)
         self.finish("content_filter", events)
-
-    def _show_usage(self, events: list[Yielded]) -> None:
-        if self._usage is not None:
-            events.append(self._usage.counted())
-            self._usage = None

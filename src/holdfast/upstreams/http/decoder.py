@@ -5,15 +5,18 @@ Pure: no connection and no task. The same bytes give the same events, however th
 - An answer is complete when the upstream has sent its finish reason. Without one it is an error, and so is an invalid
   frame: to skip it would lose text silently.
 - A call is complete when its upstream ends it with JSON. Without JSON it is a call only if the model was not cut off.
-- A lone surrogate waits for its other half. If none comes it becomes U+FFFD.
+- A lone surrogate waits for its other half. If none comes it becomes U+FFFD. Strict JSON has none: they are looked for
+  after the first frame that had to be decoded loosely.
+- A body without a frame is recognised at its end: a whole answer, an error, HTML, or something else.
+- Usage that comes with every frame is emitted once, as it stood last.
 
-A dialect subclasses `DialectDecoder` and implements `take`.
+A dialect subclasses `DialectDecoder` and implements `take`: which methods "for dialects" a frame calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -29,21 +32,24 @@ from ...events import (
     Text,
     ToolCall,
     ToolDelta,
+    Usage,
     Yielded,
     openai_reason,
 )
 from ...ids import new_id
 from ...redaction import redact
 from ..decoding import MAX_EVENT, MAX_TEXT, Halves, error_message, loosely
-from ..sse import EventTooLarge, ServerSentEvent
+from ..sse import EventTooLarge, ServerSentEvent, SSEDecoder
 
-__all__ = ["DialectDecoder", "FrameReader", "ResponseDecoder", "decoded"]
+__all__ = ["DialectDecoder", "FrameReader", "ResponseDecoder"]
 
 T = TypeVar("T")
 
-_ERROR_BODY = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
 _WHOLE_CALL = object()  # the key of a call that arrives whole
-_COST_OF_A_FRAME = 8  # what each frame counts against `max_text`, so that empty frames cannot go on for ever
+# What counts against `max_text` besides text, so that empty pieces cannot go on for ever.
+_COST_OF_A_FRAME = 8
+_COST_OF_A_CALL = 64
 
 
 class ResponseDecoder(Protocol):
@@ -73,6 +79,9 @@ class ResponseDecoder(Protocol):
 class FrameReader(Protocol):
     """Cuts a body into frames: server-sent events, or lines. Raises `EventTooLarge`."""
 
+    def __init__(self, limit: int, /) -> None:
+        """`limit` is the maximum size of a frame in bytes."""
+
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Return the frames that one more read completes."""
         ...
@@ -89,14 +98,10 @@ class DialectDecoder:
     bytes are ignored, `finished` that the answer is complete, although the dialect's last frame may still come.
     """
 
+    frames: ClassVar[type[FrameReader]] = SSEDecoder
+
     def __init__(
-        self,
-        name: str,
-        frames: FrameReader,
-        *,
-        secrets: Sequence[str] = (),
-        max_event: int = MAX_EVENT,
-        max_text: int = MAX_TEXT,
+        self, name: str, *, secrets: Sequence[str] = (), max_event: int = MAX_EVENT, max_text: int = MAX_TEXT
     ) -> None:
         self.over = False
         self.finished = False
@@ -105,22 +110,36 @@ class DialectDecoder:
         """Whether the response ended, or was cut off, before the upstream sent a finish reason."""
         self.name = name
         self.secrets = secrets
-        self._frames = frames
+        self._frames = self.frames(max_event)
         self._max_event = max_event
         self._max_text = self._room = max_text
-        self._first_bytes = bytearray()  # the first bytes of a body that may not be of the dialect
+        self._first_bytes = bytearray()  # the body, until the first frame
         self._saw_frames = False
-        self._halves = Halves()
+        self._halves: Halves | None = None  # set once a lone surrogate may have been seen
         self._calls: dict[Hashable, OpenCall] = {}
         self._call_count = 0
         self._incomplete_calls: list[ToolCall] = []  # arguments that are not JSON: dropped if the model was cut off
         self._left_out = ""
+        self._usage: Usage | None = None
+        self._shown_usage: Usage | None = None
+
+    @property
+    def began(self) -> bool:
+        """Whether anything of the response has been seen."""
+        return self._saw_frames or bool(self._first_bytes)
 
     # implemented by the dialect
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
         """Decode one frame. If it is not of the dialect, raise `ValueError` with a description of what it is."""
         raise NotImplementedError
+
+    def take_body(self, body: bytes, events: list[Yielded]) -> None:
+        """Decode a whole answer of an upstream that does not stream. If it is none, raise `ValueError`."""
+        raise ValueError
+
+    def take_end(self, cut: bool, events: list[Yielded]) -> None:
+        """Complete an answer at the end of the connection, if the dialect can without a last frame."""
 
     # called by the upstream
 
@@ -130,7 +149,7 @@ class DialectDecoder:
         if self.over or not data:
             return []
         if not self._saw_frames:
-            self._first_bytes += data[: _ERROR_BODY - len(self._first_bytes)]
+            self._first_bytes += data[: self._max_event - len(self._first_bytes)]
         try:
             self._read(self._frames.feed(data), events)
         except EventTooLarge:
@@ -146,14 +165,18 @@ class DialectDecoder:
             return events
         self._read_last_frame(cut, events)
         if self.error is None and not self.finished:
+            self._complete(cut, events)
+        if self.error is None and not self.finished:
             self.broke_off = True
-            self.fail(self._why_unfinished(cut), events)
+            cause = "broke off the connection in the middle of its answer"
+            self.fail(self.broke(cause if cut else "ended its stream before the answer was complete"), events)
+        self.show_usage(events)
         self.over = True
         return events
 
-    def reopen(self, frames: FrameReader) -> None:
+    def reopen(self) -> None:
         """Continue with another response, which continues the interrupted one."""
-        self._frames = frames
+        self._frames = self.frames(self._max_event)
         self.over = self.broke_off = False
         self.error = None
 
@@ -161,7 +184,9 @@ class DialectDecoder:
         for kind, payload in frames:
             if not payload.strip():
                 continue
-            self._saw_frames = True
+            if not self._saw_frames:
+                self._saw_frames = True
+                self._first_bytes.clear()
             self._room -= _COST_OF_A_FRAME
             try:
                 self.take(kind, payload, events)
@@ -175,42 +200,87 @@ class DialectDecoder:
             last = self._frames.finish()
         except EventTooLarge:
             return
-        self._read([frame for frame in last if not cut or loosely(frame[1]) is not None], events)
+        self._read([frame for frame in last if not cut or _is_readable(frame[1])], events)
 
-    def _why_unfinished(self, cut: bool) -> ProviderError:
-        if cut:
-            return self.broke("broke off the connection in the middle of its answer")
-        if self._saw_frames:
-            return self.broke("ended its stream before the answer was complete")
-        if error_message(loosely(bytes(self._first_bytes))):
-            return self.failed(bytes(self._first_bytes))
-        return self.broke("answered with something that is no event stream")
+    def _complete(self, cut: bool, events: list[Yielded]) -> None:
+        if self._saw_frames or cut:
+            self.take_end(cut, events)
+        else:
+            self._end_body(events)
+
+    def _end_body(self, events: list[Yielded]) -> None:
+        """Decode a body that has no frame. Only an error's own words are quoted: a page may have anything in it."""
+        body = bytes(self._first_bytes).removeprefix(_BOM).lstrip()
+        value = loosely(body)
+        if body.startswith(b"<"):
+            self.fail(self.broke("answered with a page of HTML"), events)
+        elif not body.startswith((b"{", b"[")):
+            self.fail(self.broke("answered with something that is no event stream"), events)
+        elif value is None:
+            self.fail(self.broke("broke off in the middle of its answer"), events)
+        elif isinstance(value, list) or value.get("error") or error_message(value) or is_error_object(value):
+            self.fail(self.failed(value), events)
+        else:
+            try:
+                self.take_body(body, events)
+            except ValueError:
+                self.fail(self.broke("answered with JSON that is no answer"), events)
 
     # for dialects
 
-    def joined(self, place: tuple[int, str], text: str) -> str:
-        """Return a piece of text with surrogates joined; a last half waits for the next piece."""
-        return self._halves.join(place, text)
+    def decoded(
+        self, payload: bytes, decode: Callable[[bytes], T], shape: type[T], hook: Callable[[Any], Any] | None = None
+    ) -> T:
+        """Decode one frame, loosely if needed: a lone surrogate, invalid UTF-8, a number as a string."""
+        try:
+            return decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = loosely(payload, hook)
+        self._halves = self._halves or Halves()
+        if value is None:
+            raise ValueError("something that is not JSON")
+        try:
+            return msgspec.convert(value, shape, strict=False)
+        except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+            raise ValueError("JSON that is no part of an answer") from None
 
-    def say(self, text: str, events: list[Yielded], place: int = 0, *, refusal: bool = False) -> None:
+    def joined(self, text: str, field: str, block: int = 0, choice: int = 0) -> str:
+        """Return a piece of text with surrogates joined; a last half waits for the next piece of the field."""
+        return text if self._halves is None else self._halves.join((choice, block, field), text)
+
+    def say(
+        self,
+        text: str,
+        events: list[Yielded],
+        block: int = 0,
+        choice: int = 0,
+        *,
+        refusal: bool = False,
+        logprobs: Any = None,
+    ) -> None:
         """Emit a piece of the answer."""
-        self.show(self.joined((place, "text"), text), events, refusal=refusal)
+        if self._halves is not None:
+            text = self.joined(text, "refusal" if refusal else "text", block, choice)
+        self.show(text, events, choice, refusal=refusal, logprobs=logprobs)
 
-    def think(self, text: str, events: list[Yielded], place: int = 0) -> None:
+    def think(self, text: str, events: list[Yielded], block: int = 0, choice: int = 0) -> None:
         """Emit a piece of the reasoning."""
-        self.show_thought(self.joined((place, "thinking"), text), events)
+        self.show_thought(self.joined(text, "thinking", block, choice), events, choice)
 
-    def show(self, text: str, events: list[Yielded], *, refusal: bool = False) -> None:
+    def show(
+        self, text: str, events: list[Yielded], choice: int = 0, *, refusal: bool = False, logprobs: Any = None
+    ) -> None:
         """Emit text without lone surrogates, if there is any."""
-        self.spend(len(text))
+        self._room -= len(text)
         if text:
-            events.append(Text(text, refusal=True) if refusal else text)
+            is_plain = not (choice or refusal or logprobs)
+            events.append(text if is_plain else Text(text, choice, logprobs, refusal))
 
-    def show_thought(self, text: str, events: list[Yielded]) -> None:
+    def show_thought(self, text: str, events: list[Yielded], choice: int = 0) -> None:
         """Emit reasoning without lone surrogates, if there is any."""
-        self.spend(len(text))
+        self._room -= len(text)
         if text:
-            events.append(Reasoning(text))
+            events.append(Reasoning(text, choice))
 
     def spend(self, size: int) -> None:
         """Count stored data against `max_text`."""
@@ -220,10 +290,28 @@ class DialectDecoder:
         """Record content that cannot be passed on, such as an image."""
         self._left_out = what
 
-    def flush(self, place: int, events: list[Yielded]) -> None:
-        """Emit U+FFFD for a lone surrogate."""
-        self.show_thought(self._halves.give_up((place, "thinking")), events)
-        self.show(self._halves.give_up((place, "text")), events)
+    def flush(self, events: list[Yielded], block: int | None = None, choice: int | None = None) -> None:
+        """Emit U+FFFD for lone surrogates: those of a block, of a choice, or all."""
+        if self._halves is None:
+            return
+        for its_choice, field in self._halves.give_up(block, choice):
+            if field == "thinking":
+                self.show_thought("\ufffd", events, its_choice)
+            elif field in ("text", "refusal"):
+                self.show("\ufffd", events, its_choice, refusal=field == "refusal")
+
+    def use(self, usage: Usage, events: list[Yielded], *, is_final: bool = True) -> None:
+        """Record the upstream's count so far, if it counts anything. It is emitted when it is final, or at the end."""
+        if usage.input_tokens or usage.output_tokens:
+            self._usage = usage
+            if is_final:
+                self.show_usage(events)
+
+    def show_usage(self, events: list[Yielded]) -> None:
+        """Emit the last count, once."""
+        if self._usage is not None and self._usage != self._shown_usage:
+            events.append(self._usage)
+            self._shown_usage = self._usage
 
     # calls
 
@@ -231,11 +319,21 @@ class DialectDecoder:
         self, key: Hashable, id: str | None, name: str | None, events: list[Yielded], kind: CallKind = "function"
     ) -> OpenCall:
         """Begin a call. Its pieces are found by the key."""
-        call = self._calls[key] = OpenCall(id or new_id("call"), name or "", kind, self._call_count)
+        call = self._calls[key] = OpenCall(id or new_id("call"), "", kind, self._call_count)
         self._call_count += 1
-        self.spend(len(call.id) + len(call.name) + _COST_OF_A_FRAME)
-        events.append(ToolDelta(call.place, call.id, call.name, kind=kind))
+        self.write_call(call, events, name or "")
         return call
+
+    def write_call(
+        self, call: OpenCall, events: list[Yielded], name: str = "", arguments: str = "", choice: int = 0
+    ) -> None:
+        """Add a piece to a call, and emit it. The first piece has the id."""
+        arguments = self.joined(arguments, "input", call.place, choice)
+        self.spend(len(name) + len(arguments) + _COST_OF_A_CALL)
+        id = call.id if call.is_new else ""
+        call.add(arguments, name)
+        if id or name or arguments:
+            events.append(ToolDelta(call.place, id, name, arguments, choice, call.kind))
 
     def has_call(self, key: Hashable) -> bool:
         """Return whether a call is open."""
@@ -245,14 +343,11 @@ class DialectDecoder:
         """Add a piece to a call's arguments."""
         call = self._calls.get(key)
         if call is not None and piece:
-            piece = self.joined((call.place, "input"), piece)
-            self.spend(len(piece))
-            call.add(piece)
-            events.append(ToolDelta(call.place, arguments=piece, kind=call.kind))
+            self.write_call(call, events, arguments=piece)
 
     def end_call(self, key: Hashable, given: str, events: list[Yielded]) -> None:
         """End a call; `given` are its arguments if no piece of them came."""
-        if key in self._calls and self._calls[key].is_new:
+        if key in self._calls and not self._calls[key].arguments:
             self.add_arguments(key, given, events)
         call = self._calls.pop(key, None)
         if call is None or self.finished:
@@ -280,8 +375,7 @@ class DialectDecoder:
             return
         for key in list(self._calls):  # calls that were not ended
             self.end_call(key, "", events)
-        for place in self._halves.places():
-            self.flush(place, events)
+        self.flush(events)
         if reason not in TRUNCATED:
             events += self._incomplete_calls
         if self._left_out:
@@ -292,8 +386,8 @@ class DialectDecoder:
 
     def fail(self, error: ProviderError, events: list[Yielded]) -> None:
         """End with an error, after the text that was held back."""
-        for place in self._halves.places():
-            self.flush(place, events)
+        self.flush(events)
+        self.show_usage(events)
         self.error = error
         self.over = True
 
@@ -303,21 +397,15 @@ class DialectDecoder:
 
     def failed(self, report: Any) -> ProviderError:
         """Return the error for a failure that the upstream reports: as bytes, JSON or text."""
-        value = loosely(report) if isinstance(report, bytes) else report
+        value = (loosely(report) or report.decode("utf-8", "replace")) if isinstance(report, bytes) else report
         message = redact(error_message(value), self.secrets)
         return ProviderError(f"{self.name} failed: {message or 'it did not say why.'}")
 
 
-def decoded(payload: bytes, decode: Any, shape: type[T]) -> T:
-    """Decode one frame, loosely if needed: a lone surrogate, invalid UTF-8, a number as a string."""
-    try:
-        strict: T = decode(payload)
-        return strict
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = loosely(payload)
-    if value is None:
-        raise ValueError("something that is not JSON")
-    try:
-        return msgspec.convert(value, shape, strict=False)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
-        raise ValueError("JSON that is no part of an answer") from None
+def is_error_object(value: Any) -> bool:
+    """Return whether JSON is an error by its type: old servers put the fields of an error at the top level."""
+    return isinstance(value, dict) and "error" in (value.get("object"), value.get("type"))
+
+
+def _is_readable(payload: bytes) -> bool:
+    return payload.strip() == b"[DONE]" or loosely(payload) is not None

@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ...events import Usage, Yielded
-from ..decoding import MAX_EVENT, MAX_TEXT, count
-from ..http.decoder import DialectDecoder, decoded
+from ..decoding import count
+from ..http.decoder import DialectDecoder
 from ..lines import LineDecoder
 
 __all__ = ["OllamaDecoder"]
@@ -52,14 +51,11 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 class OllamaDecoder(DialectDecoder):
     """Turns the reads of one response into events."""
 
-    def __init__(
-        self, name: str, *, secrets: Sequence[str] = (), max_event: int = MAX_EVENT, max_text: int = MAX_TEXT
-    ) -> None:
-        super().__init__(name, LineDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
+    frames = LineDecoder
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
         """Decode one line."""
-        line = decoded(payload, _decode_line, _Line)
+        line = self.decoded(payload, _decode_line, _Line)
         if line.error:
             self.fail(self.failed(line.error), events)
             return
@@ -83,6 +79,5 @@ class OllamaDecoder(DialectDecoder):
 
     def _take_end(self, line: _Line, events: list[Yielded]) -> None:
         self.over = True
-        if line.prompt_eval_count or line.eval_count:
-            events.append(Usage(count(line.prompt_eval_count), count(line.eval_count), "provider"))
+        self.use(Usage(count(line.prompt_eval_count), count(line.eval_count), "provider"), events)
         self.finish(line.done_reason or "stop", events)

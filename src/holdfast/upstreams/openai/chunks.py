@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import msgspec
 
 from ...events import CallKind, Usage
-from ..decoding import count, loosely
+from ..decoding import count
 
 NO_RAW = msgspec.Raw(b"")
 OLD_CALL = -1
 """The index of a call in OpenAI's older form, which has none."""
 
 _MOST_CHOICES = 128  # as many as OpenAI allows: an index must not make clients allocate a huge list
-
-
-class UnreadableChunk(ValueError):
-    """The upstream sent something that is not JSON, or not part of an answer."""
 
 
 # Fields of a chunk. Upstreams may leave out any, or send null.
@@ -118,31 +113,10 @@ decode_chunk = msgspec.json.Decoder(ChatChunk).decode
 """Decodes a valid chunk."""
 
 
-def decode_chunk_loosely(payload: bytes) -> ChatChunk:
-    """Decode what the strict decoder refuses: lone surrogates, invalid UTF-8, NaN, numbers as strings."""
-    try:
-        value = json.loads(payload.decode("utf-8", "replace"), object_hook=_without_logprobs)
-    except (ValueError, RecursionError):
-        raise UnreadableChunk("something that is not JSON") from None
-    try:
-        return msgspec.convert(value, ChatChunk, strict=False)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
-        raise UnreadableChunk("JSON that is no part of an answer") from None
-
-
-def _without_logprobs(value: dict[str, Any]) -> dict[str, Any]:
-    value.pop("logprobs", None)  # they can be stored only as the upstream's bytes
+def without_logprobs(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a chunk without logprobs: they can be stored only as the upstream's bytes."""
+    value.pop("logprobs", None)
     return value
-
-
-def is_error_chunk(payload: bytes) -> bool:
-    """Return whether a chunk without choices is an error: old servers put its fields at the top level."""
-    value = loosely(payload)
-    return isinstance(value, dict) and "error" in (value.get("object"), value.get("type"))
-
-
-def is_readable(payload: bytes) -> bool:
-    return payload.strip() == b"[DONE]" or loosely(payload) is not None
 
 
 def logprobs_of(logprobs: msgspec.Raw) -> Any:

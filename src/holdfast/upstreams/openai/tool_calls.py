@@ -28,19 +28,19 @@ class WrittenCalls:
             return None
         return "function_call" if self._calls[-1].kind == "function_call" else "tool_calls"
 
-    def find(self, piece: ChunkCall) -> tuple[int, WrittenCall]:
-        """Return the call that a piece belongs to, and its place.
+    def find(self, piece: ChunkCall) -> WrittenCall:
+        """Return the call that a piece belongs to.
 
         By the index, but some upstreams send none, and some send 0 for each of several calls.
         """
         last = len(self._calls) - 1
         place = last if piece.index is None else self._by_index.get(piece.index, -1)
         if place < 0 or self._calls[place].is_another(piece):
-            self._calls.append(WrittenCall(piece))
             place = last + 1
+            self._calls.append(WrittenCall(piece, place))
         if piece.index is not None:
             self._by_index[piece.index] = place
-        return place, self._calls[place]
+        return self._calls[place]
 
     def whole(self, choice: int) -> list[ToolCall]:
         return [call.whole(choice) for call in self._calls]
@@ -49,8 +49,8 @@ class WrittenCalls:
 class WrittenCall(OpenCall):
     """One tool call. A missing id is replaced by a new one, so that the result can name it."""
 
-    def __init__(self, first: ChunkCall) -> None:
-        super().__init__(first.id or new_id("call"), kind=first.kind)
+    def __init__(self, first: ChunkCall, place: int) -> None:
+        super().__init__(first.id or new_id("call"), kind=first.kind, place=place)
         self._upstream_id = first.id
 
     def is_another(self, piece: ChunkCall) -> bool:

@@ -9,15 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from ...events import CallKind, Thought, Usage, Yielded
-from ..decoding import MAX_EVENT, MAX_TEXT, count
-from ..http.decoder import DialectDecoder, decoded
-from ..sse import SSEDecoder
+from ..decoding import count
+from ..http.decoder import DialectDecoder
 
 __all__ = ["ResponsesDecoder"]
 
@@ -113,11 +112,9 @@ class ResponsesDecoder(DialectDecoder):
         *,
         id: str = "",
         keep: Callable[[str], None] | None = None,
-        secrets: Sequence[str] = (),
-        max_event: int = MAX_EVENT,
-        max_text: int = MAX_TEXT,
+        **options: Any,
     ) -> None:
-        super().__init__(name, SSEDecoder(max_event), secrets=secrets, max_event=max_event, max_text=max_text)
+        super().__init__(name, **options)
         self.id = id
         """The id of the response; empty until it arrives."""
         self._keep = keep
@@ -134,7 +131,7 @@ class ResponsesDecoder(DialectDecoder):
         """Decode one event."""
         if payload.strip() == b"[DONE]":
             return
-        event = decoded(payload, _decode_event, _Event)
+        event = self.decoded(payload, _decode_event, _Event)
         self.sequence = self.sequence if event.sequence_number is None else event.sequence_number
         if event.type == "error" or kind == b"error":
             self.has_ended = True
@@ -191,7 +188,7 @@ class ResponsesDecoder(DialectDecoder):
             self.begin_call(index, item.call_id or item.id, item.name, events, item.kind)
 
     def _end_item(self, index: int, item: _Item, events: list[Yielded]) -> None:
-        self.flush(index, events)
+        self.flush(events, index)
         if item.kind is not None:
             if not self.has_call(index):
                 self._add_item(index, item, events)
@@ -205,7 +202,7 @@ class ResponsesDecoder(DialectDecoder):
     def _take_end(self, response: _Response, status: str, events: list[Yielded]) -> None:
         self.has_ended = self.over = True
         if response.usage is not None:
-            events.append(response.usage.counted())
+            self.use(response.usage.counted(), events)
         if status in ("failed", "cancelled"):
             error = response.error or f"the response was {status}"
             self.fail(self.failed(error), events)

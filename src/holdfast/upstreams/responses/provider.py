@@ -28,7 +28,6 @@ from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
 from ..resume_check import SeenEvents, lost
-from ..sse import SSEDecoder
 from .decoder import ResponsesDecoder
 from .ids import ResponseIds
 from .request import body_in, wants_encrypted
@@ -122,7 +121,7 @@ class Responses(HTTPProvider):
                         raise
                     out.emit([Notice("retry", f"Reading on after the last event, because {error}")])
                 last = decoder.sequence
-                decoder.reopen(SSEDecoder(MAX_EVENT))
+                decoder.reopen()
                 ask, request = partial(self._ask_for, decoder), msgspec.structs.replace(request, messages=[])
         finally:
             self._let_go(request.name, decoder)

@@ -1,0 +1,73 @@
+"""What has been used so far: a provider's count, and an estimate of what it has not counted.
+
+The log, the budgets and the limits of agents all count with it.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..events import Reasoning, StepStarted, Text, ToolCall, ToolDelta, Usage, Yielded
+from ..pricing import tokens_in
+
+
+class UsageMeter:
+    """The usage of a run, or of one step of an agent.
+
+    The estimate is of the characters since the provider's last count: text and reasoning of every choice, names and
+    arguments of calls. `asked` is the estimated input of a request that is not counted yet.
+    """
+
+    __slots__ = ("_calls", "_is_counted", "_pieces", "asked", "counted", "text")
+
+    def __init__(self, counted: Usage | None = None, asked: int = 0) -> None:
+        self.counted = counted
+        """The provider's last count; None before the first."""
+        self.asked = asked
+        self.text = 0
+        self._pieces = self._calls = 0  # of tool calls: in deltas, and in whole calls, which repeat the deltas
+        self._is_counted = False  # true once a step was counted: an agent repeats its calls after the count
+
+    def hear(self, event: Yielded) -> None:
+        """Add an event. A provider's count of output tokens resets the estimate."""
+        if isinstance(event, str):
+            self.text += len(event)
+        elif isinstance(event, (Text, Reasoning)):
+            self.text += len(event.text)
+        elif isinstance(event, ToolDelta):
+            self._pieces += len(event.name) + len(event.arguments)
+        elif isinstance(event, ToolCall) and not (event.own and self._is_counted):
+            self._calls += len(event.name) + len(event.arguments)
+        elif isinstance(event, Usage):
+            self._count(event)
+        elif isinstance(event, StepStarted):
+            self._is_counted = False
+
+    def _count(self, usage: Usage) -> None:
+        if usage.source == "estimated" and not usage.output_tokens:
+            self.asked = usage.input_tokens
+            return
+        self.counted, self.asked = usage, 0
+        if usage.output_tokens:
+            self.text = self._pieces = self._calls = 0
+            self._is_counted = True
+
+    @property
+    def uncounted(self) -> int:
+        """The estimated number of output tokens since the last count."""
+        return tokens_in(self.text + max(self._pieces, self._calls))
+
+    @property
+    def used(self) -> Usage:
+        """The usage so far; its source is "estimated" if any part of it is."""
+        return with_estimate(self.counted, self.asked, self.uncounted)
+
+
+def with_estimate(counted: Usage | None, asked: int, uncounted: int) -> Usage:
+    """Return a count with an estimate of further input and output."""
+    if counted is None:
+        return Usage(asked, uncounted, "estimated")
+    if not asked and not uncounted:
+        return counted
+    inputs, outputs = counted.input_tokens + asked, counted.output_tokens + uncounted
+    return replace(counted, input_tokens=inputs, output_tokens=outputs, source="estimated")
