@@ -440,10 +440,11 @@ class MemoryStore(MemoryNodes, MemoryDocuments, MemoryKeys, MemorySpending, Memo
         runs = [it for it in self.stored_runs.values() if it.record.owner == owner]
         kept: list[Any] = [message for it in own for message in it.messages.values()]
         kept += [(it.record.request, it.record.input, it.record.settlement) for it in runs]
-        kept += [event for it in runs for event in it.events]
+        kept += [event for it in runs if it.record.settlement for event in it.events]
         kept += [it.body for it in self._documents.values() if it.owner == owner]
-        files = {name: file for it in own for name, file in it.files.items()}
-        return sum(len(encode_event(it)) for it in kept) + sum(len(file.data) for file in files.values())
+        return sum(len(encode_event(it)) for it in kept) + sum(
+            len(file.data) for it in own for file in it.files.values()
+        )
 
     async def create_session(self, session: Session) -> Session:
         """Add a session."""
