@@ -34,6 +34,7 @@ def db_check(**where: Any) -> None:
     """Read the whole database and report damage. The server may keep running."""
     path = database_of(**where)
     counts: dict[str, int] = {}
+    miscounted: list[tuple[str, int, int]] = []
     try:
         with read_only(path) as database:
             found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
@@ -41,7 +42,8 @@ def db_check(**where: Any) -> None:
                 counts[name] = database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
             if found == ["ok"] and (unreadable := list(islice(_unreadable(database), 20))):
                 found = [f"unreadable: {', '.join(unreadable)}"]
-            miscounted = database.execute(MISCOUNTED).fetchall() if found == ["ok"] else []
+            if found == ["ok"]:
+                miscounted = database.execute(MISCOUNTED).fetchall()
     except sqlite3.DatabaseError as error:
         found = [str(error)]
     if found != ["ok"]:
