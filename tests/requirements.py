@@ -820,6 +820,7 @@ REQUIREMENTS: dict[str, str] = {
     "budget.nodes": "Runs on several nodes overspend a budget by one segment each at most.",
     "budget.set": "An admin sets budgets of people, keys and groups; the settings have one for everyone else.",
     "budget.limits": "Runs at once, requests a minute and bytes stored are limited on all nodes together.",
+    "budget.bytes": "The bytes that an owner has stored are a counter that is equal to a recount after any writes.",
     "budget.price": (
         "A model has one full name, price and rights, whatever a client writes; without a price it is refused under a "
         "budget of money."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
@@ -86,6 +85,8 @@ class Handover:
     async def briefly(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` on the store, if there is one, for at most `BRIEF` seconds."""
         if self._shared.has_store:
-            with contextlib.suppress(StoreUnavailable, TimeoutError):
+            try:
                 async with asyncio.timeout(BRIEF):
                     await self._shared.tasks.run(work())
+            except (StoreUnavailable, TimeoutError) as error:
+                logger.warning("the store did not answer while this node hands over its runs: %r", error)

@@ -14,7 +14,7 @@ import click
 from ...store.opening import open_store, pending_steps
 from ...store.place import without_password
 from ...store.rows.structs import DECODERS
-from ...store.rows.tables import TABLES
+from ...store.rows.tables import MISCOUNTED, TABLES
 from ...store.sqlite import StoreInUse
 from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_options, read_only, settings_of
@@ -34,6 +34,7 @@ def db_check(**where: Any) -> None:
     """Read the whole database and report damage. The server may keep running."""
     path = database_of(**where)
     counts: dict[str, int] = {}
+    miscounted: list[tuple[str, int, int]] = []
     try:
         with read_only(path) as database:
             found = [row[0] for row in database.execute("PRAGMA integrity_check(20)")]
@@ -41,10 +42,15 @@ def db_check(**where: Any) -> None:
                 counts[name] = database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
             if found == ["ok"] and (unreadable := list(islice(_unreadable(database), 20))):
                 found = [f"unreadable: {', '.join(unreadable)}"]
+            if found == ["ok"]:
+                miscounted = database.execute(MISCOUNTED).fetchall()
     except sqlite3.DatabaseError as error:
         found = [str(error)]
     if found != ["ok"]:
         raise click.ClickException(f"{path} is damaged: {'; '.join(found)}. Restore a backup (`holdfast restore`).")
+    if miscounted:
+        wrong = (f"counted {counted} bytes of {owner}, and stored {found}" for owner, counted, found in miscounted)
+        raise click.ClickException(f"{path}: {'; '.join(wrong)}. A copy (`holdfast copy`) counts anew.")
     click.echo(f"{path}: OK, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 

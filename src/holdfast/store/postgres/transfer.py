@@ -11,7 +11,7 @@ from asyncpg import Connection, DataError
 from ...errors import Conflict
 from ..place import without_password
 from ..rows.migrations import COPYING, StoreDamaged
-from ..rows.tables import StoreTable, TableRow
+from ..rows.tables import RECOUNT, StoreTable, TableRow
 from .connections import DRIVER_ERRORS, connect_to_postgres, unreachable
 from .driver import original, sendable
 from .schema import prepare_schema
@@ -76,8 +76,10 @@ class PostgresTables:
 
     @_answered
     async def end_copy(self) -> None:
-        """Remove the mark, and let the sequences continue after the copied numbers."""
+        """Count what is stored, let the sequences continue after the copied numbers, and remove the mark."""
         async with self._connection.transaction():
+            for text in RECOUNT:
+                await self._connection.execute(text)
             for name in _NUMBERED:
                 sequence = f"pg_get_serial_sequence('{name}', 'n')"
                 await self._connection.execute(

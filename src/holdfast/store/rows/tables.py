@@ -59,6 +59,16 @@ TABLES = (
 )
 """All tables to copy, ordered by their references. Leases and requests between nodes are not copied."""
 
+RECOUNT = ("DELETE FROM stored", "INSERT INTO stored SELECT owner, sum(bytes) FROM stored_rows GROUP BY owner")
+"""Counts anew what each owner has stored."""
+
+MISCOUNTED = """
+SELECT owner, sum(counted) AS counted, sum(found) AS found FROM (
+    SELECT owner, bytes AS counted, 0 AS found FROM stored UNION ALL SELECT owner, 0, bytes FROM stored_rows
+) AS both_sums GROUP BY owner HAVING sum(counted) <> sum(found) ORDER BY owner
+"""
+"""The owners whose counter is not what their rows have."""
+
 
 class Tables(Protocol):
     """A database that is the source or target of a copy. No server uses it meanwhile."""
@@ -75,7 +85,7 @@ class Tables(Protocol):
         ...
 
     async def end_copy(self) -> None:
-        """Remove the mark, and let the sequences continue after the copied numbers."""
+        """Count what is stored, let the sequences continue after the copied numbers, and remove the mark."""
         ...
 
     async def count(self, table: StoreTable) -> int:

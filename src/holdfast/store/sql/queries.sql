@@ -592,16 +592,4 @@ FROM (
 GROUP BY day, owner, key, model ORDER BY day DESC, owner, key, model LIMIT :limit
 
 -- name: stored_bytes
-SELECT coalesce((
-    SELECT sum(length(body)) FROM messages JOIN sessions ON sessions.n = messages.session WHERE owner = :owner
-), 0) + coalesce((
-    SELECT sum(length(data)) FROM files WHERE n IN (
-        SELECT file FROM files_used JOIN sessions ON sessions.n = files_used.session WHERE owner = :owner
-    )
-), 0) + coalesce((
-    SELECT sum(length(ask) + length(input) + coalesce(length(settlement), 0)) FROM runs WHERE owner = :owner
-), 0) + coalesce((
-    SELECT sum(length(body)) FROM events JOIN runs ON runs.n = events.run WHERE owner = :owner
-), 0) + coalesce((
-    SELECT sum(length(body)) FROM documents WHERE owner = :owner
-), 0) AS bytes
+SELECT coalesce(sum(bytes), 0) AS bytes FROM stored WHERE owner = :owner

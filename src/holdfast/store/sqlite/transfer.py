@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..rows.migrations import COPYING
-from ..rows.tables import StoreTable, TableRow
+from ..rows.tables import RECOUNT, StoreTable, TableRow
 from .file import locate, prepare
 
 _SEARCH = "SELECT rowid >> 20, rowid & ((1 << 20) - 1), words FROM search"
@@ -45,8 +45,12 @@ class SqliteTables:
         self._db.execute("COMMIT")
 
     async def end_copy(self) -> None:
-        """Remove the mark."""
+        """Count what is stored, and remove the mark."""
+        self._db.execute("BEGIN IMMEDIATE")
+        for text in RECOUNT:
+            self._db.execute(text)
         self._db.execute(f"DROP TABLE {COPYING}")
+        self._db.execute("COMMIT")
 
     async def count(self, table: StoreTable) -> int:
         """Return how many rows a table has."""

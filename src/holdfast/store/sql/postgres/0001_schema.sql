@@ -301,3 +301,111 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
     END AS seq,
     oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits, payer, asked
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session;
+
+-- What counts for each owner: messages and pictures of sessions, runs, logs from their settlement on, documents.
+CREATE VIEW stored_rows AS
+SELECT owner, length(body) AS bytes FROM messages JOIN sessions ON sessions.n = messages.session
+UNION ALL
+SELECT owner, length(data) FROM files_used JOIN sessions ON sessions.n = session JOIN files ON files.n = file
+UNION ALL
+SELECT owner, length(ask) + length(input) + coalesce(length(settlement), 0) FROM runs
+UNION ALL
+SELECT owner, length(body) FROM events JOIN runs ON runs.n = events.run WHERE status = 'settled'
+UNION ALL
+SELECT owner, length(body) FROM documents;
+
+-- Their sum, which every write adds to: reading all rows of an owner would take a second. An owner has as many rows as it
+-- had transactions at once, and their sum counts: a transaction that waited for another's sum could deadlock with it.
+CREATE TABLE stored (
+    owner text COLLATE "C" NOT NULL,
+    bytes bigint NOT NULL
+);
+
+CREATE INDEX stored_by_owner ON stored (owner);
+
+CREATE FUNCTION add_stored(whose text, added bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF added <> 0 AND whose IS NOT NULL THEN
+        UPDATE stored SET bytes = bytes + added WHERE ctid = (
+            SELECT ctid FROM stored WHERE owner = whose LIMIT 1 FOR UPDATE SKIP LOCKED
+        );
+        IF NOT FOUND THEN
+            INSERT INTO stored VALUES (whose, added);
+        END IF;
+    END IF;
+END $$;
+
+CREATE FUNCTION count_message() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(owner, length(NEW.body) - coalesce(length(OLD.body), 0)) FROM sessions WHERE n = NEW.session;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER stored_message AFTER INSERT OR UPDATE OF body ON messages FOR EACH ROW EXECUTE FUNCTION count_message();
+
+CREATE FUNCTION count_picture() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(owner, length(data)) FROM sessions, files WHERE sessions.n = NEW.session AND files.n = NEW.file;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER stored_picture AFTER INSERT ON files_used FOR EACH ROW EXECUTE FUNCTION count_picture();
+
+CREATE FUNCTION uncount_picture() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(owner, -length(OLD.data)) FROM files_used JOIN sessions ON sessions.n = session WHERE file = OLD.n;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER deleted_picture BEFORE DELETE ON files FOR EACH ROW EXECUTE FUNCTION uncount_picture();
+
+CREATE FUNCTION uncount_session() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(OLD.owner, -coalesce((SELECT sum(length(body)) FROM messages WHERE session = OLD.n), 0)
+        - coalesce((SELECT sum(length(data)) FROM files_used JOIN files ON files.n = file WHERE session = OLD.n), 0));
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER deleted_session BEFORE DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION uncount_session();
+
+CREATE FUNCTION size_of_run(run runs) RETURNS bigint LANGUAGE sql AS $$
+    SELECT length(run.request) + length(run.input) + coalesce(length(run.settlement), 0)
+        + coalesce((SELECT sum(length(body)) FROM events WHERE events.run = run.n AND run.status = 'settled'), 0)
+$$;
+
+CREATE FUNCTION count_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(NEW.owner, size_of_run(NEW) - coalesce(size_of_run(OLD), 0));
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER stored_run AFTER INSERT OR UPDATE OF input, settlement ON runs FOR EACH ROW EXECUTE FUNCTION count_run();
+
+CREATE FUNCTION uncount_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(OLD.owner, -size_of_run(OLD));
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER deleted_run BEFORE DELETE ON runs FOR EACH ROW EXECUTE FUNCTION uncount_run();
+
+-- Events that go with their run find no run any more, and were counted with it.
+CREATE FUNCTION uncount_events() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(owner, -sum(length(body))) FROM gone JOIN runs ON runs.n = run WHERE status = 'settled' GROUP BY owner;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER deleted_events AFTER DELETE ON events REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION uncount_events();
+
+CREATE FUNCTION count_document() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM add_stored(
+        coalesce(NEW.owner, OLD.owner), coalesce(length(NEW.body), 0) - coalesce(length(OLD.body), 0)
+    );
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER stored_document AFTER INSERT OR UPDATE OF body OR DELETE ON documents
+FOR EACH ROW EXECUTE FUNCTION count_document();

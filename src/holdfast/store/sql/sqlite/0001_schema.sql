@@ -299,3 +299,92 @@ SELECT runs.n, runs.id, runs.owner, sessions.id AS session_id, message_id, paren
     END AS seq,
     oldest, runs.created_at, started_at, settled_at, settlement, ahead, waits, payer, asked
 FROM runs LEFT JOIN sessions ON sessions.n = runs.session;
+
+-- What counts for each owner: messages and pictures of sessions, runs, logs from their settlement on, documents.
+CREATE VIEW stored_rows AS
+SELECT owner, length(body) AS bytes FROM messages JOIN sessions ON sessions.n = messages.session
+UNION ALL
+SELECT owner, length(data) FROM files_used JOIN sessions ON sessions.n = session JOIN files ON files.n = file
+UNION ALL
+SELECT owner, length(ask) + length(input) + coalesce(length(settlement), 0) FROM runs
+UNION ALL
+SELECT owner, length(body) FROM events JOIN runs ON runs.n = events.run WHERE status = 'settled'
+UNION ALL
+SELECT owner, length(body) FROM documents;
+
+-- Their sum, which every write adds to: reading all rows of an owner would take a second.
+CREATE TABLE stored (
+    owner TEXT PRIMARY KEY,
+    bytes INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TRIGGER stored_message AFTER INSERT ON messages BEGIN
+    INSERT INTO stored SELECT owner, length(NEW.body) FROM sessions WHERE n = NEW.session
+    ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER stored_changed_message AFTER UPDATE OF body ON messages BEGIN
+    UPDATE stored SET bytes = bytes + length(NEW.body) - length(OLD.body)
+    WHERE owner = (SELECT owner FROM sessions WHERE n = NEW.session);
+END;
+
+CREATE TRIGGER stored_picture AFTER INSERT ON files_used BEGIN
+    INSERT INTO stored SELECT owner, length(data) FROM sessions JOIN files ON files.n = NEW.file WHERE sessions.n = NEW.session
+    ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER deleted_picture BEFORE DELETE ON files BEGIN
+    UPDATE stored SET bytes = bytes - length(OLD.data) * (
+        SELECT count(*) FROM files_used JOIN sessions ON sessions.n = session WHERE file = OLD.n AND owner = stored.owner
+    ) WHERE owner IN (SELECT owner FROM files_used JOIN sessions ON sessions.n = session WHERE file = OLD.n);
+END;
+
+CREATE TRIGGER deleted_session BEFORE DELETE ON sessions BEGIN
+    UPDATE stored SET bytes = bytes - coalesce((SELECT sum(length(body)) FROM messages WHERE session = OLD.n), 0)
+        - coalesce((SELECT sum(length(data)) FROM files_used JOIN files ON files.n = file WHERE session = OLD.n), 0)
+    WHERE owner = OLD.owner;
+END;
+
+CREATE TRIGGER stored_run AFTER INSERT ON runs BEGIN
+    INSERT INTO stored VALUES (
+        NEW.owner, length(NEW.ask) + length(NEW.input) + coalesce(length(NEW.settlement), 0)
+    ) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER stored_changed_run AFTER UPDATE OF input ON runs BEGIN
+    UPDATE stored SET bytes = bytes + length(NEW.input) - length(OLD.input) WHERE owner = NEW.owner;
+END;
+
+CREATE TRIGGER stored_settled_run AFTER UPDATE OF settlement ON runs WHEN OLD.settlement IS NULL BEGIN
+    UPDATE stored SET bytes = bytes + length(NEW.settlement)
+        + coalesce((SELECT sum(length(body)) FROM events WHERE run = NEW.n), 0)
+    WHERE owner = NEW.owner;
+END;
+
+CREATE TRIGGER deleted_run BEFORE DELETE ON runs BEGIN
+    UPDATE stored SET bytes = bytes - length(OLD.ask) - length(OLD.input) - coalesce(length(OLD.settlement), 0)
+        - coalesce((SELECT sum(length(body)) FROM events WHERE run = OLD.n AND OLD.status = 'settled'), 0)
+    WHERE owner = OLD.owner;
+END;
+
+-- Events that go with their run find no run any more, and were counted with it.
+CREATE TRIGGER deleted_events AFTER DELETE ON events BEGIN
+    UPDATE stored SET bytes = bytes - length(OLD.body)
+    WHERE owner = (SELECT owner FROM runs WHERE n = OLD.run AND status = 'settled');
+END;
+
+CREATE TRIGGER stored_document AFTER INSERT ON documents BEGIN
+    INSERT INTO stored VALUES (NEW.owner, length(NEW.body)) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER stored_changed_document AFTER UPDATE OF body ON documents BEGIN
+    UPDATE stored SET bytes = bytes + length(NEW.body) - length(OLD.body) WHERE owner = NEW.owner;
+END;
+
+CREATE TRIGGER deleted_document BEFORE DELETE ON documents BEGIN
+    UPDATE stored SET bytes = bytes - length(OLD.body) WHERE owner = OLD.owner;
+END;
+
+CREATE TRIGGER nothing_stored AFTER UPDATE ON stored WHEN NEW.bytes = 0 BEGIN
+    DELETE FROM stored WHERE owner = NEW.owner;
+END;
