@@ -7,9 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
-from holdfast.store import RunRecord
-
-from holdfast.store import Store
+from holdfast.store import RunRecord, Store
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"

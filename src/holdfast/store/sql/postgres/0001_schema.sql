@@ -369,7 +369,7 @@ END $$;
 CREATE TRIGGER deleted_session BEFORE DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION uncount_session();
 
 CREATE FUNCTION size_of_run(run runs) RETURNS bigint LANGUAGE sql AS $$
-    SELECT length(run.request) + length(run.input) + coalesce(length(run.settlement), 0)
+    SELECT length(run.ask) + length(run.input) + coalesce(length(run.settlement), 0)
         + coalesce((SELECT sum(length(body)) FROM events WHERE events.run = run.n AND run.status = 'settled'), 0)
 $$;
 
