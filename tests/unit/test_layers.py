@@ -288,7 +288,12 @@ def folders_that_import_each_other() -> set[str]:
     """Every folder from which imports lead back to it, by way of others."""
     graph: dict[str, set[str]] = {}
     for found in imports():
-        if found.ours and (here := folder_of(found.importer)) and (there := folder_of(found.imported)) and here != there:
+        if (
+            found.ours
+            and (here := folder_of(found.importer))
+            and (there := folder_of(found.imported))
+            and here != there
+        ):
             graph.setdefault(here, set()).add(there)
 
     def reached(folder: str, seen: set[str]) -> set[str]:
