@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from .concurrency.watchers import Wake, Watchers
 from .ids import ModelName
+from .watchers import Wake, Watchers
 
 ACCESS = "holdfast.access"
 """The key of a request's `Access` in its scope."""

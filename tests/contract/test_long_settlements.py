@@ -13,12 +13,12 @@ from holdfast import Completed, Engine, Failed, Settled, Stopped
 from holdfast.asgi import events
 from holdfast.asgi.cursor import AT_ONCE
 from holdfast.events import ErrorInfo
+from holdfast.json_pieces import PIECE, in_pieces
 from holdfast.log.segment import segment_of
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from holdfast.wires import native
-from holdfast.wires.json_pieces import PIECE, in_pieces
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.upstream import Upstream, answer

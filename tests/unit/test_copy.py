@@ -13,8 +13,8 @@ from holdfast.errors import HoldfastError
 from holdfast.events import Completed, Text
 from holdfast.history import Message, Session
 from holdfast.store import Append, Document, Idempotency, KeyRecord, RunRecord, Store
-from holdfast.store.copying import CopyRefused, copy_store
 from holdfast.store.opening import open_store
+from holdfast.store.opening.copying import CopyRefused, copy_store
 from holdfast.store.rows.migrations import StoreDamaged
 from tests.requirements import requirement
 

@@ -55,7 +55,8 @@ LAYERS: dict[str, int] = {
     "environment": 0,
     "errors": 0,
     "access": 0,
-    "concurrency.watchers": 0,
+    "watchers": 0,
+    "json_pieces": 0,
     "task_context": 0,
     "pricing": 0,
     "redaction": 0,
@@ -73,7 +74,7 @@ SIDEWAYS = {
     ("errors", "events"),  # an error carries what its event says
     ("pricing", "events"),  # a cost is that of a usage
     ("fields", "errors"),  # a field that cannot be honoured is an error
-    ("access", "concurrency.watchers"),
+    ("access", "watchers"),
     ("store", "store.records"),  # re-exported by the package
     ("store.documents", "store"),
     ("store", "history"),  # the Protocol speaks of sessions and messages
@@ -163,6 +164,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def modules() -> dict[str, Path]:
     return {module_name(path): path for path in sorted((SRC / "holdfast").rglob("*.py"))}
 
@@ -276,6 +278,50 @@ def test_there_are_no_cycles():
             graph[found.importer].add(found.imported)
 
     TopologicalSorter(graph).prepare()
+
+
+def folder_of(module: str) -> str | None:
+    """The folder of a module; None for a package itself, which speaks for the modules below it."""
+    path = modules()[f"holdfast.{module}" if module else "holdfast"]
+    return None if path.stem in ("__init__", "__main__") else module.rpartition(".")[0] or "holdfast"
+
+
+def folders_that_import_each_other() -> set[str]:
+    """Every folder from which imports lead back to it, by way of others."""
+    graph: dict[str, set[str]] = {}
+    for found in imports():
+        if (
+            found.ours
+            and (here := folder_of(found.importer))
+            and (there := folder_of(found.imported))
+            and here != there
+        ):
+            graph.setdefault(here, set()).add(there)
+
+    def reached(folder: str, seen: set[str]) -> set[str]:
+        for below in graph.get(folder, set()) - seen:
+            seen.add(below)
+            reached(below, seen)
+        return seen
+
+    return {folder for folder in graph if folder in reached(folder, set())}
+
+
+def test_folders_form_a_tree():
+    """A folder is read after those that it imports: in a cycle of folders there is no first one to read."""
+    assert 22 == len(folders_that_import_each_other())
+
+
+def test_no_module_takes_all_services():
+    """A feature names the services that it needs. What may use everything can be understood only with everything."""
+    takers = {found.importer for found in imports() if found.imported == "server.services"}
+
+    assert 51 == len(takers)
+
+
+def test_the_application_is_a_list_of_features():
+    """What a feature is built of is said beside it."""
+    assert 87 == len({found.imported for found in imports() if found.importer == "server.app" and found.ours})
 
 
 def test_the_door_is_in_no_cycle_of_folders():

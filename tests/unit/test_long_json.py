@@ -6,11 +6,11 @@ import pytest
 from holdfast.events import Completed, Failed, Text, decode_settlement, encode_settlement
 from holdfast.events import ErrorInfo as Info
 from holdfast.history import Message
+from holdfast.json_pieces import PIECE
 from holdfast.log.segment import decode_segment
 from holdfast.store import Append
 from holdfast.store.rows.long_json import decode_ending, decode_message, encode_ending, encode_message, string_pieces
 from holdfast.store.rows.structs import rows_of
-from holdfast.wires.json_pieces import PIECE
 from tests.requirements import requirement
 
 TEXTS = {

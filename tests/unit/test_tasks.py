@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from holdfast.concurrency.tasks import OwnedTasks
-from holdfast.concurrency.watchers import Watchers
 from holdfast.errors import ShuttingDown, StoreUnavailable
+from holdfast.watchers import Watchers
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 

@@ -11,9 +11,9 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..concurrency.watchers import Watchers
 from ..errors import HoldfastError, KeyRevoked
 from ..events import ErrorInfo, StoppedBy
+from ..watchers import Watchers
 from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
 from .cursor import RunFrames

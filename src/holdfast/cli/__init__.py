@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from .. import __version__
-from .chat.screen import guard
 from .lazy import HelpText, LazyGroup
+from .screen import guard
 
 click.Context.formatter_class = HelpText  # of every command
 

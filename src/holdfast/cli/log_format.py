@@ -17,7 +17,7 @@ from ..redaction import hide_link
 from ..server.config.settings import Settings, SettingsError
 from ..server.config.settings_errors import suggestion
 from ..task_context.logged_run import LOGGED_RUN
-from .chat.screen import safe
+from .screen import safe
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 ACCESS = "uvicorn.access"

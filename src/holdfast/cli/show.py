@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from .chat.screen import safe, safe_json, unfiltered
+from .screen import safe, safe_json, unfiltered
 
 
 class _Console(Console):

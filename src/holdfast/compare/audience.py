@@ -12,11 +12,11 @@ from starlette.types import ASGIApp
 from ..asgi.client import RequestClient
 from ..asgi.cursor import as_many_as_fit
 from ..asgi.delayed_response import DelayedResponse
-from ..concurrency.watchers import Watchers
 from ..errors import RunNotFound, StoreUnavailable
 from ..events import StoppedBy
 from ..runs.run import Run
 from ..server.errors import json_of
+from ..watchers import Watchers
 from ..wires.shapes import ComparisonJson
 from . import wire as wire
 from .model import Comparison, ComparisonNotFound, followed

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..asks import PaneAsk
-from ..concurrency.watchers import Wake, Watchers
 from ..engine.engine import Engine
 from ..errors import (
     HoldfastError,
@@ -33,6 +32,7 @@ from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
+from ..watchers import Wake, Watchers
 from ..wires.shapes import ComparisonJson
 from . import wire as wire
 from .model import (

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-from ..concurrency.watchers import Wake, Watchers
 from ..events import StoppedBy
 from ..nodes.jobs import JobWork
 from ..runs.run import Run
 from ..store.documents import Stored
+from ..watchers import Wake, Watchers
 from .model import UNANSWERED, Batch, BatchPrompt, Cell
 
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ..concurrency.watchers import Watchers
 from ..events import Event, Settled
 from ..log.segment import NOTHING, Segment
 from ..runs.stored_log import StoredLog
 from ..store import RunRecord, Store
+from ..watchers import Watchers
 
 SILENCE = 1.5
 """Seconds without a message of the owner after which the store is read."""

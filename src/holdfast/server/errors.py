@@ -20,10 +20,10 @@ from ..asgi.event_stream import info_of
 from ..errors import HoldfastError, NotFound, ResumeGap, SessionBusy
 from ..events import NOT_AGAIN, ErrorInfo
 from ..ids import new_id
+from ..json_pieces import in_pieces, is_long
 from ..redaction import hide_link
 from ..wires import native
 from ..wires.anthropic import messages as anthropic_messages
-from ..wires.json_pieces import in_pieces, is_long
 from ..wires.ollama import ollama_refusal
 
 logger = logging.getLogger(__name__)

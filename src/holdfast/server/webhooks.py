@@ -28,7 +28,7 @@ from ..nodes.jobs import Jobs, JobWork
 from ..runs.run import Run
 from ..store import RunRecord, Store
 from ..store.documents import Documents, Stored
-from ..wires import webhooks
+from ..wires.openai import webhooks
 from .config.settings import Settings, SettingsError, WebhookSettings
 
 logger = logging.getLogger(__name__)

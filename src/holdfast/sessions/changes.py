@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from ..concurrency.watchers import KeyedWatchers
 from ..errors import StoreUnavailable
 from ..runs.shared import Shared
+from ..watchers import KeyedWatchers
 
 MOST = 1000
 """Maximum number of changed sessions in memory for each owner. A reader that is further behind reloads the list."""

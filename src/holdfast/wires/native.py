@@ -24,12 +24,12 @@ from ..events import (
     Usage,
 )
 from ..history import Figures, Message, Session, text_of
+from ..json_pieces import in_pieces
 from ..log.segment import Segment, needs_no_escape
 from ..log.steps import AgentStep
 from ..pricing import NO_PRICES, Price, Prices, cost
 from ..store import FeedEntry, RunRecord, SearchHit, Status
 from . import sse
-from .json_pieces import in_pieces
 from .shapes import (
     ErrorInfoJson,
     ExcerptJson,

@@ -13,7 +13,7 @@ from ...server.config.live_settings import with_saved
 from ...server.config.settings import Settings, data_folder, load_with_sources
 from ...store.place import without_password
 from ..commands import json_option, one_line_errors, settings_file_in_use
-from ..lists.tables import Column, print_list
+from ..tables import Column, print_list
 from .settings_check import problems
 
 SECRET = ("api_key", "cluster_key", "secret_key")

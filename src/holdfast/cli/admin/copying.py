@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from ...store.copying import copy_store
+from ...store.opening.copying import copy_store
 from .. import show
 from ..commands import one_line_errors
 

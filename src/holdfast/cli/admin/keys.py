@@ -15,7 +15,7 @@ from ...server.audit.audit import AuditNote
 from ...store import KeyDetails, KeyRecord
 from .. import show
 from ..commands import json_option, one_line_errors
-from ..lists.tables import Column, TableCell, print_list, when
+from ..tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, audited, beside, person
 from .budgets import key_budget
 from .folder import folder_options, settings_of

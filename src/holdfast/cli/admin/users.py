@@ -23,7 +23,7 @@ from ...store.documents import Stored
 from .. import show
 from ..client import local_url
 from ..commands import json_option, one_line_errors
-from ..lists.tables import Column, TableCell, print_list, when
+from ..tables import Column, TableCell, print_list, when
 from .beside import KeysBeside, audited, beside, person
 from .budgets import user_budget
 from .folder import folder_options, settings_of

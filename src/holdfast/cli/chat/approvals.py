@@ -14,8 +14,8 @@ from rich.cells import chop_cells
 
 from .. import show
 from ..client import Api, CallFailed, Object
+from ..screen import visible
 from .printer import Printer
-from .screen import visible
 
 SCOPES = {"y": "once", "s": "session", "a": "always"}
 CHOICES = "[y]es, [s]ession, [a]lways, [n]o + reason"

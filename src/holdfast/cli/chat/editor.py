@@ -24,7 +24,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from .screen import safe, unfiltered
+from ..screen import safe, unfiltered
 
 KEPT = 1000
 """Maximum number of messages in the history file."""

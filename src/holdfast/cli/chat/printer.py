@@ -11,8 +11,8 @@ from rich.markup import escape
 from .. import show
 from ..client import Object
 from ..commands import more_about
+from ..screen import visible
 from .prose import Prose
-from .screen import visible
 
 HELD = 0.2
 """Seconds for which a word without an end is held back, so that it is not cut at the edge of the screen."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from .. import show
 from ..client import Object
+from ..screen import safe
 from .ctrl_c import CtrlC
-from .screen import safe
 
 
 def screen() -> Any:

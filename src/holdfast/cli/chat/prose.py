@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.cells import cell_len
 
-from .screen import safe
+from ..screen import safe
 
 _BOLD, _ITALIC, _CODE, _DIM, _PLAIN = "\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 _STYLES = {"`": _CODE, "*": _ITALIC, "**": _BOLD, "***": _BOLD + _ITALIC}

@@ -17,14 +17,14 @@ from .. import show
 from ..client import Api, CallFailed, Object, Params, connect
 from ..commands import one_line_errors, settings_options
 from ..completion import complete_agents, complete_models, complete_sessions
-from ..lists.short_ids import SESSION, whole_id
-from ..lists.tables import SHORTEST_ID
+from ..completion.short_ids import SESSION, whole_id
+from ..screen import flat
+from ..tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .printer import Printer
 from .prompt import TerminalPrompt, well_formed
-from .screen import flat
 
 EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
 """Exit codes by outcome. 2 is a wrong command line, 5 a tool call that could not be approved."""

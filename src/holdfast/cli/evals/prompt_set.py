@@ -19,8 +19,8 @@ from ...evals.model import MOST_PROMPTS, BatchPrompt, as_csv
 from .. import show
 from ..chat.ctrl_c import interruptible, stopped_by
 from ..client import Api, CallFailed, Object, connect
-from ..lists.short_ids import BATCH, whole_id
-from ..lists.tables import Column, print_list
+from ..completion.short_ids import BATCH, whole_id
+from ..tables import Column, print_list
 from .html_report import report_page
 
 STOPPED, FAILED = 4, 1

@@ -15,14 +15,14 @@ import msgspec
 from ...history import text_of
 from .. import show
 from ..chat.as_read import as_read
-from ..chat.screen import flat
 from ..chat.talk import EXIT, follow
 from ..client import Api, Object, Params, connect
 from ..commands import json_option, one_line_errors, settings_options
 from ..completion import complete_runs, complete_sessions
+from ..completion.short_ids import RUN, SESSION, Kind, whole_id
+from ..screen import flat
+from ..tables import Column, TableCell, print_list, prose, short_ids, state, when
 from .search import search_sessions
-from .short_ids import RUN, SESSION, Kind, whole_id
-from .tables import Column, TableCell, print_list, prose, short_ids, state, when
 
 LEFT = 130
 """The exit code after Ctrl-C, as in shells."""

@@ -9,7 +9,7 @@ import click
 
 from ..client import Object, connect
 from ..commands import json_option, one_line_errors, settings_options
-from .tables import Column, TableCell, print_list, when
+from ..tables import Column, TableCell, print_list, when
 
 COLUMNS = (
     Column("node"),

@@ -10,10 +10,10 @@ import click
 from rich.text import Text
 
 from .. import show
-from ..chat.screen import flat
 from ..client import connect
 from ..commands import one_line_errors, settings_options
-from .tables import short_ids
+from ..screen import flat
+from ..tables import short_ids
 
 _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 
-from ..chat.screen import safe, unfiltered
+from ..screen import safe, unfiltered
 
 try:
     import termios

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..chat.screen import flat
 from ..client import Object
+from ..screen import flat
 from .samples import Interval
 
 MOST_MODELS = 20

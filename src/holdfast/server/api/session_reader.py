@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ...asgi.cursor import as_many_as_fit
-from ...concurrency.watchers import Wake
 from ...engine.engine import Engine
 from ...errors import RunNotFound
 from ...events import Event
 from ...log.segment import NOTHING
 from ...runs.run import Run
 from ...store import FeedEntry, Store
+from ...watchers import Wake
 
 
 class SessionReader(ABC):

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ...asgi.client import CONNECTION, Header
-from ...concurrency.watchers import Watchers
 from ...errors import BadRequest, HoldfastError
+from ...watchers import Watchers
 from ..errors import error_answer
 from .connections import OFFER, OpenConnections, Upgraded
 

@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
-from ..http.loopback import is_loopback
+from .loopback import is_loopback
 
 TABLES = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))
 """The files in which Linux lists the TCP sockets of this network namespace. Other systems have none."""

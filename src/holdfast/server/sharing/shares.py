@@ -17,9 +17,9 @@ from typing import Literal
 import msgspec
 
 from ...access import Access
-from ...concurrency.watchers import Wake
 from ...errors import Conflict, HoldfastError, StaleDocument
 from ...store.documents import DocumentGuard, Documents, DocumentStore, Stored
+from ...watchers import Wake
 from ..accounts.people.changes import AccessChanges
 
 May = Literal["read", "write"]

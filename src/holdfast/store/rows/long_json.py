@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...events import AnySettlement, decode_settlement, encode_settlement
 from ...history import Message
-from ...wires.json_pieces import PIECE, in_pieces
+from ...json_pieces import PIECE, in_pieces
 
 _LONG = 4 * PIECE
 """Bytes and characters from which a text is handled in pieces."""

@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import asdict
 
 from ....history import Message, Session
+from ....json_pieces import in_pieces
 from ....store import Document, KeyRecord, RunRecord, StoredFile
 from ....store.documents import Stored
 from ....store.files import referred_to
 from ....store.people.audit import AuditEntry, AuditFilter
 from ....store.records import UsageRow
 from ....wires import native
-from ....wires.json_pieces import in_pieces
 from ..people.accounts import Account
 
 FORMAT = "holdfast-person"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from .. import show
-from ..chat.screen import flat
+from . import show
+from .screen import flat
 
 GAP = "  "
 INDENT = "    "

@@ -16,13 +16,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..server.config.discovery import load_and_look
-from ..server.config.provider_factory import make_provider
-from ..upstreams import Providers
-from . import show
-from .client import Api, NoServer, Object, connect
-from .lists.short_ids import RUN, SESSION, Kind, begin_with
-from .lists.tables import short_ids
+from ...server.config.discovery import load_and_look
+from ...server.config.provider_factory import make_provider
+from ...upstreams import Providers
+from .. import show
+from ..client import Api, NoServer, Object, connect
+from ..tables import short_ids
+from .short_ids import RUN, SESSION, Kind, begin_with
 
 PATIENCE = 2.0
 """Timeout in seconds. After it the shell gets no completions."""

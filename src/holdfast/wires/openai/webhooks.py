@@ -9,8 +9,8 @@ import hmac
 
 import msgspec
 
-from ..events import Settlement
-from .openai import responses as openai_responses
+from ...events import Settlement
+from . import responses as openai_responses
 
 SECRET = "whsec_"
 """The prefix of a secret in base64."""

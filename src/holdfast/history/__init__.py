@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .events import (
+from ..events import (
     AnySettlement,
     Completed,
     Event,
@@ -22,10 +22,10 @@ from .events import (
     Usage,
     UsageSource,
 )
-from .ids import ModelName
-from .log.log import Log
-from .log.steps import AgentStep
-from .pricing import tokens_in
+from ..ids import ModelName
+from ..log.log import Log
+from ..log.steps import AgentStep
+from ..pricing import tokens_in
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 

@@ -6,12 +6,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import HoldfastError
-from .opening import StoreNotInstalled
-from .place import is_postgres
-from .rows.tables import TABLES, StoreTable, TableRow, Tables, digest_of
-from .sqlite.file import locate
-from .sqlite.transfer import SqliteTables
+from ...errors import HoldfastError
+from ..place import is_postgres
+from ..rows.tables import TABLES, StoreTable, TableRow, Tables, digest_of
+from ..sqlite.file import locate
+from ..sqlite.transfer import SqliteTables
+from . import StoreNotInstalled
 
 CopyProgress = Callable[[str, int, int], None]
 """Called with the name of the step, the number of rows done, and their total."""

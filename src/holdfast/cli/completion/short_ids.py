@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .. import show
 from ..client import Api, CallFailed, Object, Params
-from .tables import short_ids
+from ..tables import short_ids
 
 WHOLE = 36
 """Length of an id after its type, in characters."""

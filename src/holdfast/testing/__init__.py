@@ -19,10 +19,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from .events import Yielded
-from .store.checks import STORE_CHECKS, check_store, run_check
-from .store.checks.case import Case, CaseCheck, OpenStore
-from .upstreams.checks import (
+from ..events import Yielded
+from ..store.checks import STORE_CHECKS, check_store, run_check
+from ..store.checks.case import Case, CaseCheck, OpenStore
+from ..upstreams.checks import (
     PLAYED,
     PROVIDER_CHECKS,
     Ending,

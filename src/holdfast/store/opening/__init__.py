@@ -7,13 +7,13 @@ import importlib
 import re
 from typing import Any
 
-from ..errors import HoldfastError
-from . import Store
-from .memory import MemoryStore
-from .place import is_postgres
-from .rows.migrations import Migration
-from .sqlite import SqliteStore
-from .sqlite.file import locate, pending
+from ...errors import HoldfastError
+from .. import Store
+from ..memory import MemoryStore
+from ..place import is_postgres
+from ..rows.migrations import Migration
+from ..sqlite import SqliteStore
+from ..sqlite.file import locate, pending
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=:)")  # two letters and more: C:\holdfast is a path
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, r
 
 import msgspec
 
-from .processes import Processes, ProcessTable
+from ..processes import Processes, ProcessTable
 
 Approval = Literal["allow", "ask", "deny"]
 
