@@ -12,20 +12,21 @@ import asyncpg
 import pytest
 from click.testing import CliRunner
 
+from holdfast.asks import ProgramAsk
 from holdfast.cli import main
 from holdfast.errors import HoldfastError
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
 from holdfast.store import Append, Document, RunRecord, Store
-from holdfast.store.copying import copy_store
 from holdfast.store.opening import open_store
+from holdfast.store.opening.copying import copy_store
 from tests.requirements import requirement
 
 OWNERS = ("one", "two")
 ROWS = {
     "messages": "SELECT owner, body FROM messages JOIN sessions ON sessions.n = messages.session",
     "pictures": "SELECT owner, data FROM files JOIN files_used ON file = files.n JOIN sessions ON sessions.n = session",
-    "requests": "SELECT owner, request FROM runs",
+    "asks": "SELECT owner, ask FROM runs",
     "input": "SELECT owner, input FROM runs",
     "settlements": "SELECT owner, settlement FROM runs WHERE settlement IS NOT NULL",
     "logs": "SELECT owner, body FROM events JOIN runs ON runs.n = events.run WHERE status = 'settled'",
@@ -100,7 +101,7 @@ class Writer:
             session_id=session,
             message_id=self._id("a", new=True),
             node_id="node",
-            request={"x": "r" * self._draw.randrange(50)},
+            ask=ProgramAsk(data={"x": "r" * self._draw.randrange(50)}),
         )
         await self._store.create_run(record, [self._message()] if session else [], if_busy="queue")
 
