@@ -256,7 +256,6 @@ async def test_the_hot_path_takes_no_more_calls_than_it_did(bench):
     """
     taken = {what: min([await measure(bench) for _ in range(20)]) for what, measure in MEASURES.items()}
 
-    print(taken)
     assert {} == {what: calls for what, calls in taken.items() if calls > BUDGET[what] * WORSE}, f"of {taken}"
 
 

@@ -177,11 +177,12 @@ class FoundModel(NamedTuple):
 
     provider: Provider
     model: str
+    name: ModelName
+    """The full name, by which everything but the upstream knows the model."""
 
-    @property
-    def name(self) -> ModelName:
-        """The full name, by which everything but the upstream knows the model."""
-        return full_name(self.provider.name, self.model)
+
+def _found(provider: Provider, model: str) -> FoundModel:
+    return FoundModel(provider, model, full_name(provider.name, model))
 
 
 class Providers:
@@ -265,18 +266,18 @@ class Providers:
         if slash and rest and (provider := self._by_name.get(prefix)):
             return await self._checked(provider, rest, asked=model)
         if self._configured is not None and (configured := self._configured.get(model)):
-            return FoundModel(configured, model)
+            return _found(configured, model)
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
-                return FoundModel(self._only(model, offering), model)
+                return _found(self._only(model, offering), model)
         real = self.real
         known = [await has_model(provider, model) for provider in real]  # their lists are read again
         if offering := [provider for provider, has in zip(real, known, strict=True) if has]:
-            return FoundModel(self._only(model, offering), model)
+            return _found(self._only(model, offering), model)
         if known == [None] and ("/" not in model or len(self.own) == 1):
-            return FoundModel(real[0], model)  # its list does not tell
+            return _found(real[0], model)  # its list does not tell
         if not real and (offering := await _offering(model, self.own)):
-            return FoundModel(self._only(model, offering), model)
+            return _found(self._only(model, offering), model)
         raise ModelNotFound(await self._unknown(model))
 
     def _only(self, model: str, offering: Sequence[Provider]) -> Provider:
@@ -302,7 +303,7 @@ class Providers:
         """Refuse a model that the provider has not."""
         if await has_model(provider, model) is False:
             raise ModelNotFound(await self._unknown(asked))
-        return FoundModel(provider, model)
+        return _found(provider, model)
 
     async def _unknown(self, model: str) -> str:
         known = await self.names(demo=not self.real)

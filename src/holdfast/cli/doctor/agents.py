@@ -35,7 +35,7 @@ async def check_agents(settings: Settings, providers: Sequence[Provider]) -> lis
 async def _agent(agent: Agent, models: Providers) -> Check:
     name = f"agent {agent.name}"
     try:
-        provider, model = await models.find(agent.model)
+        provider, model, _ = await models.find(agent.model)
     except ModelNotFound as error:
         return Check("bad", f"{name}: {error}", "Set its model to one that `holdfast models` lists.")
     if (agent.tools or agent.servers) and not getattr(provider, "tools", True):

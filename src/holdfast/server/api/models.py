@@ -32,7 +32,7 @@ async def openai_models(parts: Parts, request: Request) -> ASGIApp:
 async def openai_model(parts: Parts, request: Request) -> ASGIApp:
     """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
     name = request.path_params["model"]
-    provider, model = await providers_of(parts, request).find(name)
+    provider, model, _ = await providers_of(parts, request).find(name)
     found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
     is_anthropic = "anthropic-version" in request.headers
     if name in providers_of(parts, request).aliases:

@@ -375,7 +375,7 @@ class Configured:
 
     async def _check_default(self, name: str, providers: Providers) -> None:
         """Refuse a default model that does not exist. An upstream without a list of models may have any."""
-        provider, model = await providers.find(name)
+        provider, model, _ = await providers.find(name)
         if provider.demo or model in await provider.list_models():
             return
         if not (state := await judged_state(provider)).ok:

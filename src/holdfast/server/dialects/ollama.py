@@ -192,7 +192,7 @@ async def show_model(parts: Parts, request: Request) -> ASGIApp:
     name = plain_name(fields.get("model") or fields.get("name"))
     if not isinstance(name, str):
         raise BadRequest("model is missing.", param="model")
-    provider, _ = await providers_of(parts, request).find(name)
+    provider, *_ = await providers_of(parts, request).find(name)
     able = ["completion", "tools"] if getattr(provider, "tools", True) else ["completion"]
     texts = {"modelfile": "", "parameters": "", "template": "", "license": ""}
     return Json({**texts, "details": _DETAILS, "model_info": {}, "capabilities": able})

@@ -87,7 +87,7 @@ async def forward(
     shown: Shown = lambda found: found,
 ) -> ASGIApp:
     """Return the response of the provider of a model. `shown` translates it."""
-    provider, model = found = (await model_of(parts, request, body.model)).found
+    provider, model, _ = found = (await model_of(parts, request, body.model)).found
     if not isinstance(provider, Forwarding):
         message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
         raise BadRequest(message, param="model", code="unsupported")

@@ -272,7 +272,7 @@ class AgentSources:
             await self._check(await self.find(record))
 
     async def _check(self, agent: Agent) -> None:
-        provider, model = await self._providers.find(agent.model)
+        provider, model, _ = await self._providers.find(agent.model)
         if (agent.tools or agent.servers) and not getattr(provider, "tools", True):
             raise BadRequest(
                 f"{provider.name}/{model} cannot call tools, which agent {agent.name} needs. Give it another model.",

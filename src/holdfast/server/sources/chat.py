@@ -174,7 +174,7 @@ class ChatSources:
         if not _can_be_found_again(record):
             return None
         try:
-            provider, _ = await self._providers.find(log.answered_by or record.model)
+            provider, *_ = await self._providers.find(log.answered_by or record.model)
         except ModelNotFound:
             return None  # removed from the settings
         if not isinstance(provider, Attaching) or not provider.attaches:
@@ -185,7 +185,7 @@ class ChatSources:
         """Return whether any node could go on with a run: its upstream keeps the answer under the run's id."""
         if record.kind != "chat" or not _can_be_found_again(record):
             return False
-        provider, _ = await self._providers.find(log.answered_by or record.model)
+        provider, *_ = await self._providers.find(log.answered_by or record.model)
         return bool(getattr(provider, "attaches_anywhere", False))
 
     async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
