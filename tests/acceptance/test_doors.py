@@ -165,7 +165,7 @@ async def test_a_model_or_an_agent_that_a_key_does_not_allow_is_not_there_at_any
 async def test_an_agent_whose_model_lacks_what_it_needs_is_refused_at_every_door(door):
     """The AI SDK's door had forgotten to look: its run failed, in a stream with status 200."""
     async with serving() as world:
-        provider, _ = await world.app.state.parts.configured.providers.find("up/m")
+        provider, *_ = await world.app.state.parts.configured.providers.find("up/m")
         provider.tools = False
         refused = await (await world.caller()).ask(door, "agent/helper")
 

@@ -35,7 +35,7 @@ class AllowedProviders(Providers):
         found = await super().find(model)
         if found.provider not in self.added and not self._allows(found.name):
             raise ModelNotFound(await self._unknown(model))
-        return found._replace(provider=self._originals[found.provider.name])
+        return FoundModel(self._originals[found.provider.name], found.model, found.name)
 
 
 def _may_offer(provider: Provider, allows: Allows, limits: PatternLists) -> bool:
