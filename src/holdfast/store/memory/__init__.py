@@ -8,13 +8,13 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-from .hints import LocalHints
-from .rows import Querying
-from .rows.nodes import NodesReading
-from .rows.store import RowStore
-from .rows.transactions import Writing
-from .sqlite.driver import DIALECT, drive, transaction
-from .sqlite.file import open_memory
+from ..hints import LocalHints
+from ..rows import Querying
+from ..rows.nodes import NodesReading
+from ..rows.store import RowStore
+from ..rows.transactions import Writing
+from ..sqlite.driver import DIALECT, drive, transaction
+from ..sqlite.file import open_memory
 
 T = TypeVar("T")
 
