@@ -147,6 +147,23 @@ async def test_a_repeated_key_is_answered_to_its_owner_whatever_it_may_ask_now(d
     assert 1 == len(world.up.requests)
 
 
+@requirement("start.idempotent", "batch.once")
+async def test_a_repeated_key_is_answered_with_its_batch_whatever_its_owner_may_ask_now():
+    """A batch is a door to many runs: its models were checked before its key."""
+    body = {"models": ["up/m"], "prompts": [{"prompt": "hello"}]}
+    async with serving() as world:
+        caller, owner = await world.with_key("first")
+        limited, _ = await world.with_key("second", owner=owner, models=["up/other"])
+        first, again, new = [
+            await each.client.post("/api/batches", body, headers={"Idempotency-Key": key})
+            for each, key in ((caller, "k"), (limited, "k"), (limited, "new"))
+        ]
+        ids = [(await each.json())["id"] for each in (first, again)]
+
+    assert [202, 202, 404] == [each.status for each in (first, again, new)]
+    assert ids[0] == ids[1]
+
+
 @requirement("access.models")
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_model_or_an_agent_that_a_key_does_not_allow_is_not_there_at_any_door(door):

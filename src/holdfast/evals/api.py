@@ -85,6 +85,8 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
     """Send a set of prompts to several models, in the background. Returns at once."""
     raw = await read_body(parts, request)
     new, key = decode(raw, NewBatch), idempotency(request, raw)
+    if key is not None and (known := await parts.batches.repeated(key)) is not None:
+        return await _created(parts, known)
     check_params(new.params)
     models = await _models(parts, request, new.models)
     await _check_prompts(parts, new)
@@ -99,7 +101,10 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
         match=new.match,
         payer=parts.budgets.payer(request),
     )
-    stored = await parts.batches.create(owner_of(request), batch, new.prompts, key)
+    return await _created(parts, await parts.batches.create(owner_of(request), batch, new.prompts, key))
+
+
+async def _created(parts: Parts, stored: Stored[Batch]) -> ASGIApp:
     headers = {"location": f"/api/batches/{stored.id}"}
     return Json(await batch_json(parts, stored), status_code=202, headers=headers)
 

@@ -116,6 +116,12 @@ class BatchRunner:
 
     # operations
 
+    async def repeated(self, key: Idempotency) -> Stored[Batch] | None:
+        """Return the batch that a key has made, whatever its caller may use now; None if there is none."""
+        batch_id = await self._keys.find(key)
+        known = None if batch_id is None else await self.documents.get(batch_id)
+        return None if known is None or is_hidden(known.body) else known
+
     async def create(
         self, owner: str, batch: Batch, prompts: Sequence[BatchPrompt], key: Idempotency | None = None
     ) -> Stored[Batch]:
