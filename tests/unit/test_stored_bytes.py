@@ -217,7 +217,7 @@ async def test_the_check_of_a_database_names_an_owner_with_a_wrong_counter(tmp_p
 
 @requirement("budget.bytes")
 async def test_a_copy_counts_what_was_copied(postgres, tmp_path, may_block):
-    """A copy that was interrupted continues: what it had counted by then must not be counted twice."""
+    """Rows come in another order than they were written in, so a copy counts anew when it has all of them."""
     source, between, target = f"sqlite:{tmp_path / 'a'}", postgres.new_url(), f"sqlite:{tmp_path / 'b'}"
     async with opened(source) as store:
         writer = Writer(store, 2)
