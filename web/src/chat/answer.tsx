@@ -1,5 +1,4 @@
 /** What a model said: while it is being said, and after, with how it ended. */
-import { useComputed } from "@preact/signals";
 import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import type { Conversation, Ending } from "../state/conversation";
@@ -7,6 +6,7 @@ import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice } from "../state/live";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
+import { useDerived } from "../ui/derived";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Approvals } from "./approvals";
@@ -84,10 +84,13 @@ interface SettledProps {
 function Settled({ message, earlier, transcript }: SettledProps) {
   const parts = [...earlier, message];
   const first = parts[0] ?? message;
-  // Computed, so that what happens at the end of a long session draws no other answer again.
-  const ending = useComputed(() => transcript.endings.value.get(message.run_id ?? "") ?? null).value;
+  // Derived, so that what happens at the end of a long session draws no other answer again.
+  const ending = useDerived(() => transcript.endings.value.get(message.run_id ?? "") ?? null, [message.run_id]);
   const mayWrite = transcript.mayWrite.value;
-  const isLast = useComputed(() => transcript.head.value?.id === message.id && !transcript.isRunning.value).value;
+  const isLast = useDerived(
+    () => transcript.head.value?.id === message.id && !transcript.isRunning.value,
+    [message.id],
+  );
   useEffect(() => {
     if (message.run_id && !ending && message.outcome !== "completed")
       transcript.fetchEnding(message.run_id).catch(() => {});

@@ -1,6 +1,6 @@
 /** What a person said: shown as it was typed, and open to a second thought. */
 
-import { signal, useComputed } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { Pencil } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
@@ -9,6 +9,7 @@ import type { Conversation } from "../state/conversation";
 import { editMessage } from "../state/current";
 import type { Content, Message } from "../types";
 import { CopyButton } from "../ui/copy";
+import { useDerived } from "../ui/derived";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Picture } from "../ui/picture";
@@ -22,10 +23,10 @@ import { growWithText } from "./grow";
 export const editing = signal<string | null>(null);
 
 export function UserMessage({ message, transcript }: { message: Message; transcript: Conversation }) {
-  const isEdited = useComputed(() => editing.value === message.id);
-  if (isEdited.value) return <EditBox message={message} session={transcript.id} />;
+  const isEdited = useDerived(() => editing.value === message.id, [message.id]);
+  const author = useDerived(() => (transcript.hasAuthors.value ? message.author : undefined), [message.author]);
+  if (isEdited) return <EditBox message={message} session={transcript.id} />;
   const text = textOf(message.content);
-  const author = useComputed(() => (transcript.hasAuthors.value ? message.author : undefined)).value;
   return (
     <article class="message user" data-message={message.id} aria-label={author ?? t().you}>
       {author && <p class="author">{author}</p>}
