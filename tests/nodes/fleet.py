@@ -20,6 +20,8 @@ PAUSE = 0.2
 LOST = (OSError, TimeoutError)
 LATER = (429, 503, 504)
 """Statuses that ask the client to try again."""
+REFUSED = ("owner_silent", "store_unavailable")
+"""Errors with which a start is refused after another node may have found its run by the key."""
 
 
 class Fleet:
@@ -89,8 +91,17 @@ class Fleet:
         path, headers = f"/api/sessions/{send.session_id}/runs", {"Idempotency-Key": send.input}
         times = 2 if self._is(0.2) else 1
         answers = await asyncio.gather(*(self._answered("POST", path, body, headers) for _ in range(times)))
-        send.run_ids += [run["id"] for run in answers if run is not None]
+        run_ids = [run["id"] for run in answers if run is not None]
+        if len(set(run_ids)) > 1:
+            run_ids = [run_id for run_id in run_ids if not await self._was_refused(run_id)]
+        send.run_ids += run_ids
         return bool(send.run_ids)
+
+    async def _was_refused(self, run_id: str) -> bool:
+        """Return whether a start was refused after this client was told of it: then its key has started another run."""
+        run = await self._answered("GET", f"/api/runs/{run_id}")
+        settlement = run and run["settlement"]
+        return bool(settlement) and settlement.get("error", {}).get("code") in REFUSED and not run["started_at"]
 
     async def _stop(self, run_id: str, session_id: str, after: int) -> None:
         """Read some events of a run, then stop it."""
