@@ -80,6 +80,25 @@ def is_source(path: Path) -> bool:
     return "__pycache__" not in path.parts and BUILT not in path.parents
 
 
+def hidden_names(package: Path, tree: ast.Module) -> set[str]:
+    """What a package imports from elsewhere under the name of one of its own modules."""
+    modules = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    elsewhere = [node for node in imports if node.level != 1 or node.module in modules]
+    return modules & {name.asname or name.name for node in elsewhere for name in node.names}
+
+
+def test_no_module_hides_what_its_package_imports():
+    """The import of a module sets its name in the package: a function of that name is gone, and no checker says so."""
+    found = {
+        str(path.parent): hidden
+        for path, tree in trees()
+        if path.name == "__init__.py" and (hidden := hidden_names(ROOT / path.parent, tree))
+    }
+
+    assert not found
+
+
 def test_every_kind_of_file_counts():
     """A folder of SQL is looked over as well; migrations are apart from it."""
     counts = file_counts()

@@ -17,7 +17,7 @@ from .. import show
 from ..client import Api, CallFailed, Object, Params, connect
 from ..commands import one_line_errors, settings_options
 from ..completion import complete_agents, complete_models, complete_sessions
-from ..completion.short_ids import SESSION, whole_id
+from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
 from ..tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant

@@ -22,7 +22,7 @@ from ...upstreams import Providers
 from .. import show
 from ..client import Api, NoServer, Object, connect
 from ..tables import short_ids
-from .short_ids import RUN, SESSION, Kind, begin_with
+from .prefixes import RUN, SESSION, Kind, begin_with
 
 PATIENCE = 2.0
 """Timeout in seconds. After it the shell gets no completions."""

@@ -19,7 +19,7 @@ from ...evals.model import MOST_PROMPTS, BatchPrompt, as_csv
 from .. import show
 from ..chat.ctrl_c import interruptible, stopped_by
 from ..client import Api, CallFailed, Object, connect
-from ..completion.short_ids import BATCH, whole_id
+from ..completion.prefixes import BATCH, whole_id
 from ..tables import Column, print_list
 from .html_report import report_page
 

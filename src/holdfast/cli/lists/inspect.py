@@ -19,7 +19,7 @@ from ..chat.talk import EXIT, follow
 from ..client import Api, Object, Params, connect
 from ..commands import json_option, one_line_errors, settings_options
 from ..completion import complete_runs, complete_sessions
-from ..completion.short_ids import RUN, SESSION, Kind, whole_id
+from ..completion.prefixes import RUN, SESSION, Kind, whole_id
 from ..screen import flat
 from ..tables import Column, TableCell, print_list, prose, short_ids, state, when
 from .search import search_sessions

@@ -76,9 +76,10 @@ class PeopleWriting(PeopleReading):
         return 0 if row is None else int(row["entries"])
 
     def delete_documents_of(self, owner: str, limit: int) -> Querying[int]:
-        """Delete documents of an owner."""
+        """Delete documents of an owner, and the sum of what is stored for it if that is nothing."""
         numbers = [(row["n"],) for row in (yield "documents_to_delete", {"owner": owner, "limit": limit})]
         yield "delete_document_by_number", numbers
+        yield "forget_nothing_stored", {"owner": owner}
         return len(numbers)
 
     def disown_usage(self, owner: str) -> Querying[int]:

@@ -32,18 +32,20 @@ def messages_for(
     changes = strict or reasoning or "tool" in roles or ("developer" in roles and not developer)
     if not changes and OURS.isdisjoint(chain.from_iterable(chat)):
         return chat
-    turns = pictures_after_results([*turns_of(chat)])
+    read = [*turns_of(chat)]
+    as_it_was = dict(zip(map(id, read), chat, strict=True))
+    turns = pictures_after_results(read)
     if strict:
         turns = _system_first(turns)
     elif not developer:
         turns = [replace(turn, role="system") if isinstance(turn, SystemTurn) else turn for turn in turns]
-    sent = [_message(turn, reasoning) for turn in turns]
+    sent = [_message(turn, as_it_was.get(id(turn)) or openai_message(turn), reasoning) for turn in turns]
     return alternating(sent) if strict else sent
 
 
-def _message(turn: AnyTurn, reasoning: bool) -> UpstreamMessage:
-    """Return a message without the fields that are not for upstreams."""
-    message = {name: value for name, value in openai_message(turn).items() if name not in OURS}
+def _message(turn: AnyTurn, message: UpstreamMessage, reasoning: bool) -> UpstreamMessage:
+    """Return the message of a turn without the fields that are not for upstreams."""
+    message = {name: value for name, value in message.items() if name not in OURS}
     if reasoning and isinstance(turn, AssistantTurn) and turn.calls:
         return {"reasoning_content": turn.reasoned, **message}
     return message
