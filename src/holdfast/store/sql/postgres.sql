@@ -224,3 +224,6 @@ SELECT pg_advisory_xact_lock(4842673)
 SELECT 0 AS changes
 
 -- name: merge_search
+
+-- name: forget_nothing_stored
+SELECT forget_nothing_stored(:owner)

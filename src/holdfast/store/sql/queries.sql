@@ -366,9 +366,6 @@ DELETE FROM usage WHERE owner = :owner
 -- name: documents_to_delete
 SELECT n FROM documents WHERE owner = :owner ORDER BY kind, id LIMIT :limit
 
--- name: forget_nothing_stored
-DELETE FROM stored WHERE owner = :owner AND (SELECT sum(bytes) FROM stored WHERE owner = :owner) = 0
-
 -- name: delete_document_by_number
 DELETE FROM documents WHERE n = ?
 

@@ -132,3 +132,6 @@ SELECT total_changes() AS changes
 
 -- name: merge_search
 INSERT INTO search (search, rank) VALUES ('merge', :pages)
+
+-- name: forget_nothing_stored
+DELETE FROM stored WHERE owner = :owner AND bytes = 0

@@ -335,6 +335,19 @@ BEGIN
     END IF;
 END $$;
 
+-- Only rows that are locked are deleted: another transaction may be about to add to one of them.
+CREATE FUNCTION forget_nothing_stored(whose text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    places tid[];
+    total bigint;
+BEGIN
+    SELECT array_agg(place), sum(bytes) INTO places, total
+    FROM (SELECT ctid AS place, bytes FROM stored WHERE owner = whose FOR UPDATE) AS locked;
+    IF total = 0 THEN
+        DELETE FROM stored WHERE ctid = ANY (places);
+    END IF;
+END $$;
+
 CREATE FUNCTION count_message() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM add_stored(owner, length(NEW.body) - coalesce(length(OLD.body), 0)) FROM sessions WHERE n = NEW.session;
