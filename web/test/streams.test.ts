@@ -18,6 +18,7 @@ const cursors = (query: URLSearchParams | undefined) => query?.getAll("session")
 
 afterEach(() => {
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
 });
 
 test("several sessions are read through one connection, each from its cursor", async () => {
@@ -98,4 +99,19 @@ test("what the old stream still brings does not skip what has to be read again",
   await vi.waitFor(() => expect(server.opened).toHaveLength(2));
 
   expect(cursors(server.opened[1])).toEqual(["a@3"]);
+});
+
+test("a page that comes back connects at once if nothing came for longer than the server is ever silent", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  server.send("a", ["4", changed(4)]);
+  await vi.waitFor(() => expect(heard).toHaveLength(1));
+  streams.wake();
+  vi.spyOn(Date, "now").mockReturnValue(Date.now() + 60_000); // timers stood still, and the clock did not
+  streams.wake();
+  await vi.waitFor(() => expect(server.opened).toHaveLength(2));
+
+  expect(cursors(server.opened[1])).toEqual(["a@4"]);
 });

@@ -24,6 +24,10 @@ export function startConnection(): void {
   effect(() => {
     if (key.value) say({ type: "key", key: key.value });
   });
+  const wake = () => say({ type: "wake" });
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake());
+  document.addEventListener("resume", wake);
+  addEventListener("pageshow", ({ persisted }) => persisted && wake());
 }
 
 /** Forget the key, here and in every other tab of this browser. */
@@ -85,5 +89,6 @@ function directly(): Say {
     if (message.type === "key") streams.setKey(message.key);
     else if (message.type === "watch") streams.watch(message.session, message.after);
     else if (message.type === "unwatch") streams.unwatch(message.session);
+    else if (message.type === "wake") streams.wake();
   };
 }

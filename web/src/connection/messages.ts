@@ -11,6 +11,7 @@ export type ToWorker =
   | { type: "watch"; session: string; after: string }
   | { type: "unwatch"; session: string }
   | { type: "alive" }
+  | { type: "wake" }
   | { type: "bye" };
 
 export type FromWorker =

@@ -12,12 +12,15 @@ export interface Receiver {
 
 /** The server says that it is alive every ten seconds at the latest; after this many it is not. */
 const SILENCE = 25_000;
+/** A page that comes back waits no longer than this: a phone closes connections in the background, and says nothing. */
+const SILENCE_ON_WAKING = 11_000;
 const LONGEST_PAUSE = 5_000;
 
 export class Streams {
   #cursors = new Map<string, string>();
   #key = "";
   #abort: AbortController | null = null;
+  #watchdog: Watchdog | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #failures = 0;
   state: StreamState = "idle";
@@ -42,6 +45,12 @@ export class Streams {
 
   unwatch(session: string): void {
     if (this.#cursors.delete(session)) this.#connectSoon(200);
+  }
+
+  /** Somebody looks at the page again: connect at once if the connection is lost, or silent for too long. */
+  wake(): void {
+    if (this.state === "away") this.#connectSoon(0);
+    else this.#watchdog?.wake();
   }
 
   #connectSoon(pause: number): void {
@@ -82,6 +91,7 @@ export class Streams {
     );
     const headers: Record<string, string> = this.#key ? { authorization: `Bearer ${this.#key}` } : {};
     const watchdog = new Watchdog(() => abort.abort());
+    this.#watchdog = watchdog;
     try {
       const response = await fetch(`/api/events?${query}`, { headers, signal: abort.signal, cache: "no-store" });
       if (response.status === 401) return this.#tell("unauthorized");
@@ -124,12 +134,21 @@ export class Streams {
 /** Notices a connection that has gone silent: a closed lid or a lost network says no goodbye. */
 class Watchdog {
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #heardAt = 0;
   constructor(private readonly bark: () => void) {
     this.reset();
   }
   reset(): void {
+    this.#heardAt = Date.now();
+    this.#set(SILENCE);
+  }
+  /** Timers stand still in a page that sleeps: count from the clock. */
+  wake(): void {
+    this.#set(Math.max(0, this.#heardAt + SILENCE_ON_WAKING - Date.now()));
+  }
+  #set(pause: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.bark, SILENCE);
+    this.#timer = setTimeout(this.bark, pause);
   }
   stop(): void {
     clearTimeout(this.#timer);

@@ -45,6 +45,9 @@ function hear(tab: Tab, message: ToWorker): void {
       tab.sessions.delete(message.session);
       forgetUnwatched(message.session);
       break;
+    case "wake":
+      streams.wake();
+      break;
     case "bye":
       leave(tab);
       break;
