@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 
@@ -18,6 +19,10 @@ from tests.support.server import NODES
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell lets what it starts in the background ignore Ctrl-C, and each process passes that on to those it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Collecting the tests makes a million objects that stay, and the collector would look at them again and again.
 gc.disable()

@@ -29,7 +29,7 @@ const globals = {
   sessionStorage: new Kept(),
   location: { pathname: "/", hash: "", origin: "http://page" },
   history: { pushState: () => {}, replaceState: () => {} },
-  document: { visibilityState: "visible", documentElement: { dataset: {} } },
+  document: { visibilityState: "visible", documentElement: { dataset: {} }, addEventListener: () => {} },
   requestAnimationFrame: (draw: FrameRequestCallback) => Number(setTimeout(() => draw(performance.now()), 16)),
   addEventListener: () => {},
 };
