@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import (
     AgentSettings,
     KeySettings,
@@ -26,6 +26,7 @@ from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, answer, calling
 from tests.support.waiting import LONG

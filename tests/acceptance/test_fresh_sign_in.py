@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.access import FRESH
 from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.accounts.people.sign_ins import SignIn
-from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProxySettings, Settings
 from holdfast.store.documents import Documents
 from holdfast.store.memory import MemoryStore
@@ -19,6 +19,7 @@ from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.passkeys import Device
 from tests.support.people import PASSWORD, cookie_of
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
 
 ROUTES = sorted(f"{route.method} {route.path}" for route in ENDPOINTS if route.who.fresh)

@@ -16,7 +16,6 @@ from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed
 from holdfast.history import Session
 from holdfast.server.accounts.data.bringing_in import Importing
-from holdfast.server.accounts.data.retention import delete_old
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store import RunRecord
@@ -489,19 +488,19 @@ async def test_a_group_sets_how_long_what_its_people_have_is_kept():
         people = {"ann": ["brief", "long"], "bob": ["long"], "eve": []}
         for name, names in people.items():
             await made("/api/admin/people", {"name": name, "groups": [groups[each] for each in names]})
-        parts = app.state.parts
-        now = parts.engine.now()
+        server = app.state.server
+        now = server.engine.now()
         for name in people:
-            account = await parts.people.accounts.find(name)
+            account = await server.people.accounts.find(name)
             assert account is not None
             for age in (1, 5, 50, 500):
                 at = now - age * 86400
                 session = Session(id=f"ses_{name}_{age}", owner=account.body.owner, created_at=at, updated_at=at)
-                await parts.store.create_session(session)
+                await server.store.create_session(session)
                 run = RunRecord(id=f"run_{name}_{age}", owner=account.body.owner, model="m", created_at=at)
-                run = await parts.store.create_run(run)
-                await parts.store.settle(run.id, run.epoch, seq=1, settlement=Completed(text=""), message=None, now=at)
-        await delete_old(parts)
+                run = await server.store.create_run(run)
+                await server.store.settle(run.id, run.epoch, seq=1, settlement=Completed(text=""), message=None, now=at)
+        await server.data.retention.delete_old()
         left = {
             kind: [
                 f"{name} {age}"
@@ -509,7 +508,7 @@ async def test_a_group_sets_how_long_what_its_people_have_is_kept():
                 for age in (1, 5, 50, 500)
                 if await find(f"{kind}_{name}_{age}") is not None
             ]
-            for kind, find in (("ses", parts.store.get_session), ("run", parts.store.get_run))
+            for kind, find in (("ses", server.store.get_session), ("run", server.store.get_run))
         }
         change = {"session_days": None, "retention_days": 3}
         changed = await client.request("PATCH", f"/api/admin/groups/{groups['brief']}", json=change, headers=root)
@@ -544,7 +543,7 @@ async def test_idempotency_keys_of_every_kind_are_forgotten_after_their_days():
                 return [(await answer.json())["id"] for answer in answers]
 
             first, repeated = await asked(), await asked()
-            await delete_old(app.state.parts)
+            await app.state.server.data.retention.delete_old()
             later = await asked()
 
     assert first == repeated

@@ -15,11 +15,11 @@ import pytest_asyncio
 
 from holdfast.access import ADMIN, ANYONE, LINK
 from holdfast.ids import new_id
-from holdfast.server.app import ENDPOINTS
-from holdfast.server.routing import Endpoint
+from holdfast.server.feature import Endpoint
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
+from tests.support.routes import ENDPOINTS
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, answer
 

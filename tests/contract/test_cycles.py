@@ -98,7 +98,7 @@ async def test_requests_leave_no_cycles(asking: Asking) -> None:
         async with Served(app, http=protocol()) as served, served.client() as client:
             for _ in range(REQUESTS):
                 await asking(client, up)
-            await take_the_place_of_all(app.state.parts.engine)
+            await take_the_place_of_all(app.state.server.engine)
 
     left = held_by_nobody()
 

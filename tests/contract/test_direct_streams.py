@@ -108,7 +108,7 @@ async def test_a_chat_whose_client_reads_slowly_loses_no_word():
     async with Upstream([Headers(), Role(), *map(Delta, words), Finish(), Done()]) as up:
         described = ProviderSettings("up", base_url=up.base_url, models=("m",))
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
-        engine = app.state.parts.engine
+        engine = app.state.server.engine
         engine.limits = msgspec.structs.replace(engine.limits, log=500)
         async with Served(app, http=protocol()) as served, served.client() as client:
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}

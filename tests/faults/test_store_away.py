@@ -97,16 +97,16 @@ async def test_a_feed_tells_the_last_words_before_the_message_that_they_are_part
         yield "last"
 
     app = create_app(Settings(), store, NO_HOME)
-    parts = app.state.parts
-    async with parts.engine:
+    server = app.state.server
+    async with server.engine:
         session = await store.create_session(Session(id=new_id("ses"), owner="local"))
         record = RunRecord(id=new_id("run"), owner="local", session_id=session.id, message_id=new_id("msg"))
-        run = await parts.engine.submit(record, [Message(id="msg_1", role="user", content="hi")], source=source())
+        run = await server.engine.submit(record, [Message(id="msg_1", role="user", content="hi")], source=source())
         tab = Tab(app, f"/api/sessions/{session.id}/events")
         live = await tab.read(until="first ")
 
         store.become_slow()
-        parts.engine.touch(session.id, session.owner)
+        server.engine.touch(session.id, session.owner)
         await store.asked.wait()
         said.set()
         await run.settled()

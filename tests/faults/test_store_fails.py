@@ -221,7 +221,7 @@ async def test_ready_tells_of_a_store_that_cannot_save(store):
     async with Served(app) as served, served.client() as client:
         begun = asyncio.Event()
         begun.set()
-        run = await app.state.parts.engine.start(two_words(store, begun, {"append"}), keep=True)
+        run = await app.state.server.engine.start(two_words(store, begun, {"append"}), keep=True)
         assert isinstance(await ended(run), Failed)
         async with asyncio.timeout(LONG):
             while (answer := await client.get("/ready")).status == 200:

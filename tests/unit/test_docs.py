@@ -18,10 +18,10 @@ from holdfast.error_help import ERRORS
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Event
 from holdfast.runs.run import Limits
-from holdfast.server.app import ENDPOINTS
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, WebhookSettings
 from scripts import docs_reference, docs_settings
 from tests.requirements import LATER, REQUIREMENTS
+from tests.support.routes import ENDPOINTS
 from tests.support.waiting import LONG
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ import click
 from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
-from ..server.app import check_access, create_app
+from ..server.app import Server, create_app
 from ..server.cluster import peers_socket
 from ..server.config.reload import NotReloaded, ReadSettings, Reloading
 from ..server.config.settings import (
@@ -38,7 +38,6 @@ from ..server.http.loopback import is_loopback
 from ..server.http.tls import tls_of
 from ..server.http.uvicorn_server import address, is_for_all, listen, serve_forever
 from ..server.metrics.port import metrics_socket
-from ..server.services import Parts
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
@@ -135,22 +134,22 @@ def _serve_one(
     published = _load(start.agents)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
-    parts: Parts = app.state.parts
-    parts.metrics_socket, parts.peers_socket = metrics_socket(settings), peers_socket(settings)
-    start.log.node = lambda: parts.engine.node_id
-    if parts.traces is not None:
-        start.log.trace = parts.traces.ids
-    parts.reloading = _reloading(parts, start)
+    server: Server = app.state.server
+    server.metrics_socket, server.peers_socket = metrics_socket(settings), peers_socket(settings)
+    start.log.node = lambda: server.engine.node_id
+    if server.observers.traces is not None:
+        start.log.trace = server.observers.traces.ids
+    server.settings.reloading = _reloading(server, start)
     if link is not None:
-        parts.on_reload = link.reload_all
+        server.settings.on_reload = link.reload_all
     # Before the start: a refusal is then one line and no traceback.
-    asyncio.run(_check_access(parts, settings.public_url or address(sock, settings)))
+    asyncio.run(_check_access(server, settings.public_url or address(sock, settings)))
 
     def ready(url: str) -> None:
-        _reload_on_signal(parts)
+        _reload_on_signal(server)
         on_ready(url)
         if link is None or link.number == 0:  # one downloads for all
-            _see_to_all_weights(parts)
+            _see_to_all_weights(server)
 
     with listening_in(data_folder(settings).absolute()) if local is None else nullcontext(local) as own:
         return 0 if serve_forever(app, sock, ready, own) else 1
@@ -224,7 +223,7 @@ def _showing(node: NodeMain) -> NodeMain:
     return wrapped
 
 
-def _reloading(parts: Parts, start: Start) -> Reloading:
+def _reloading(server: Server, start: Start) -> Reloading:
     """Return the object that reloads the settings file."""
 
     def checked() -> tuple[Settings, dict[str, str]]:
@@ -233,13 +232,13 @@ def _reloading(parts: Parts, start: Start) -> Reloading:
         return settings, sources
 
     def use(settings: Settings) -> None:
-        parts.settings = settings
+        server.current.now = settings
         start.log.change(settings)
 
-    return Reloading(checked, parts.configured, parts.keys, os.environ, use)
+    return Reloading(checked, server.configured, server.keys, os.environ, use)
 
 
-def _reload_on_signal(parts: Parts) -> None:
+def _reload_on_signal(server: Server) -> None:
     """Reload the settings file at each SIGHUP. The result is logged.
 
     At a terminal SIGHUP means that the terminal was closed, and ends the server.
@@ -247,22 +246,24 @@ def _reload_on_signal(parts: Parts) -> None:
 
     async def reload() -> None:
         with contextlib.suppress(NotReloaded):  # it is logged
-            await parts.reload_here()
+            await server.settings.reload_here()
 
     is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if hasattr(signal, "SIGHUP") and not is_at_terminal:  # Windows has none
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: parts.tasks.start(reload()))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: server.tasks.start(reload()))
 
 
-async def _check_access(parts: Parts, url: str) -> None:
+async def _check_access(server: Server, url: str) -> None:
     """Check the settings of access, on an event loop that ends before the server's own begins."""
     try:
-        await check_access(parts, can_wait=True)
-        if parts.first_admin:
+        await server.accounts.check_access(can_wait=True)
+        if server.people.first_admin:
             where = f"{url.rstrip('/')}/first-admin"
-            click.echo(f"No accounts yet. Create the first admin at {where} with this code: {parts.first_admin}")
+            click.echo(
+                f"No accounts yet. Create the first admin at {where} with this code: {server.people.first_admin}"
+            )
     finally:
-        await disconnect(parts.store)
+        await disconnect(server.store)
 
 
 def _name_file(config: str | None) -> None:
@@ -279,8 +280,8 @@ def _load(agents: Sequence[str]) -> dict[str, Any]:
         raise SettingsError(str(error)) from error
 
 
-def _see_to_all_weights(parts: Parts) -> None:
-    providers = parts.configured.providers
+def _see_to_all_weights(server: Server) -> None:
+    providers = server.configured.providers
     for provider in providers.all:
         if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it
             _see_to_weights(provider)

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
 
-from ..access import ANYONE
-from .routing import Endpoint
+from .. import __version__
+from ..access import ANYONE, READ
+from .errors import Json
+from .feature import Endpoint, Feature
 
 _PARAMETER = re.compile(r"{(\w+)(:path)?}")
 _REF = "#/components/schemas/{name}"
@@ -119,3 +123,16 @@ def _response(endpoint: Endpoint, status: int, description: str) -> dict[str, An
     if endpoint.streams:
         content["text/event-stream"] = {"schema": {"$ref": _REF.format(name="Event")}}
     return {"description": description, "content": content}
+
+
+class Description(Feature):
+    """The description of other features."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        described = [each for feature in (*features, self) for each in feature.endpoints()]
+        self._description = describe(described, __version__)
+
+    @Endpoint("GET", "/openapi.json", who=READ, answers={200: "this description"})
+    async def openapi_json(self, request: Request) -> ASGIApp:
+        """Return the OpenAPI description."""
+        return Json(self._description)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -15,8 +16,8 @@ from ..store import Idempotency
 from .accounts.auth import HEADERS
 from .accounts.made_keys import digest
 from .caller import owner_of
+from .config.current import CurrentSettings
 from .http.json_size import MOST_VALUES, SMALL, TooManyValues, check_values
-from .services import Parts
 
 DEEPEST = 100
 """Maximum nesting depth of a body."""
@@ -39,27 +40,33 @@ class BodyTooLarge(BadRequest):
         super().__init__(f"The body is larger than the limit of {limit} bytes.", status=413)
 
 
-async def read_body(parts: Parts, request: Request) -> bytes:
-    """Return the JSON body: at most `body_limit` bytes, and at most `MOST_VALUES` values.
+class Bodies:
+    """Reads the bodies of requests, within the limits."""
 
-    Large bodies are checked one at a time, and the caller decodes its body before the next one is checked: other
-    requests are served in between.
-    """
-    body = await _received(request, parts.settings.body_limit)
-    if len(body) > SMALL:
-        await check_body(parts, body)
-    return body
+    def __init__(self, current: CurrentSettings) -> None:
+        self._current = current
+        self._one_large = asyncio.Lock()
+        """Held while a large body is checked and decoded."""
 
+    async def read(self, request: Request) -> bytes:
+        """Return the JSON body: at most `body_limit` bytes, and at most `MOST_VALUES` values.
 
-async def check_body(parts: Parts, body: bytes) -> None:
-    """Refuse JSON with too many values. A body of up to `SMALL` bytes cannot have them."""
-    async with parts.large_bodies:
-        await _check_values(body)
+        Large bodies are checked one at a time, and the caller decodes its body before the next one is checked: other
+        requests are served in between.
+        """
+        body = await _received(request, self._current.now.body_limit)
+        if len(body) > SMALL:
+            await self.check(body)
+        return body
 
+    async def check(self, body: bytes) -> None:
+        """Refuse JSON with too many values. A body of up to `SMALL` bytes cannot have them."""
+        async with self._one_large:
+            await _check_values(body)
 
-async def read_bytes(parts: Parts, request: Request) -> bytes:
-    """Return a body that is no JSON: at most `body_limit` bytes."""
-    return await _received(request, parts.settings.body_limit)
+    async def read_bytes(self, request: Request) -> bytes:
+        """Return a body that is no JSON: at most `body_limit` bytes."""
+        return await _received(request, self._current.now.body_limit)
 
 
 async def _check_values(body: bytes) -> None:

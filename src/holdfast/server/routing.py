@@ -1,17 +1,15 @@
-"""Endpoints, and the router."""
+"""The router: from a request to its endpoint."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from copy import copy
-from typing import NoReturn, TypeGuard
+from typing import NamedTuple, NoReturn, Protocol
 
-import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..access import ACCESS, RULE, RULES, AccessRule
+from ..access import ACCESS, RULE, Access
 from ..errors import BadRequest
 from .budgets.added_headers import sending
 from .errors import (
@@ -25,77 +23,9 @@ from .errors import (
     is_of_ollama,
     not_allowed,
 )
+from .feature import Endpoint
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
-from .services import Parts
-
-Handler = Callable[[Parts, Request], Awaitable[ASGIApp]]
-
-
-class Endpoint:
-    """One call of the HTTP surface: its path, its body, its handler. Also a line of the OpenAPI description."""
-
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        handler: Handler,
-        *,
-        who: AccessRule,
-        takes: type[msgspec.Struct] | None = None,
-        query: dict[str, str] | None = None,
-        answers: dict[int, str] | None = None,
-        streams: bool = False,
-        lists: bool = False,
-        pictures: bool = False,
-        ollama: bool = False,
-        audit: str | None = "",
-        stores: bool = True,
-    ) -> None:
-        if who not in RULES:
-            raise ValueError(f"{method} {path} has the rule {who.name!r}, which is none of access.RULES.")
-        self.method = method
-        self.path = path
-        self.handler = handler
-        self.takes = takes
-        self.query = query or {}
-        self.answers = answers or {200: "done"}
-        self.streams = streams
-        self.lists = lists
-        self.who = who
-        self.pictures = pictures
-        self.stores = stores and method in ("POST", "PUT", "PATCH") and who.scope in ("chat", "batch")
-        """Whether calls store something, so that they need room in the caller's `bytes_stored`: all that change
-        something with the scopes `chat` and `batch`, but those that say otherwise."""
-        self.ollama = ollama
-        """True if the endpoint also answers in the format of Ollama's API: lines of JSON, and errors as text."""
-        self.audit = f"{method} {path}" if audit == "" and self.must_be_audited else audit or ""
-        """The action in the audit log, such as `key.revoke`; empty if calls are not written there.
-
-        What admins do, and what people change of their accounts, is always written there: without a name, under the
-        method and the path. None leaves it out, which needs a reason.
-        """
-
-    @property
-    def must_be_audited(self) -> bool:
-        """Whether the rule alone puts calls into the audit log."""
-        return self.who.role == "admin" or (self.who.person and self.method != "GET")
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the call is of our own API. Clients of other vendors' APIs add parameters of theirs."""
-        return self.path.startswith("/api/") and not self.path.startswith(_OF_OTHERS)
-
-    def with_handler(self, handler: Handler) -> Endpoint:
-        """Return the same endpoint with another handler."""
-        changed = copy(self)
-        changed.handler = handler
-        return changed
-
-
-_OF_OTHERS = (
-    *("/api/chat", "/api/generate", "/api/tags", "/api/show", "/api/ps", "/api/version"),  # Ollama's, and the AI SDK's
-    "/api/oidc/",  # an identity provider sends what it likes
-)
+from .http.offload import Offload
 
 
 class _Node:
@@ -162,16 +92,36 @@ _OF_OLLAMA = (
 )
 
 
+class AuditNotes(Protocol):
+    """The audit log, for calls and for refused ones."""
+
+    async def noted(self, request: Request, action: str, work: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp: ...
+    async def refused(self, request: Request, action: str, code: str) -> None: ...
+
+
+class Checks(NamedTuple):
+    """What the router asks others before it calls a handler."""
+
+    audit: AuditNotes
+    is_fresh: Callable[[Access], Awaitable[bool]]
+    """Returns whether a caller has signed in, or proved who it is, a short time ago."""
+    require_room: Callable[[Access], Awaitable[None]]
+    """Raises if a caller has stored as much as it may."""
+    limits_bytes: bool
+    """Whether the settings limit what each caller may store."""
+
+
 class Router:
     """Finds the handler of a request, calls it, and responds to what it raises. `other` serves what is not HTTP.
 
     The gate before it has removed the prefix of a mounted application from the path.
     """
 
-    def __init__(self, parts: Parts, endpoints: Sequence[Endpoint], other: ASGIApp) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], checks: Checks, other: ASGIApp) -> None:
         self.endpoints = endpoints
-        self._parts = parts
+        self._checks = checks
         self._other = other
+        self._compression = Offload()
         self._trees: dict[str, _Tree] = {}
         for endpoint in endpoints:
             self._trees.setdefault(endpoint.method, _Tree()).add(endpoint)
@@ -186,32 +136,38 @@ class Router:
             endpoint = self._find(scope)
             if endpoint.who.name not in scope[ACCESS].rules:
                 await self._refuse(endpoint, request, not_allowed(endpoint.who, scope[ACCESS]))
-            if endpoint.who.fresh and not await self._parts.people.callers.is_fresh(scope[ACCESS]):
+            if endpoint.who.fresh and not await self._checks.is_fresh(scope[ACCESS]):
                 await self._refuse(endpoint, request, SignInAgain())
             scope[RULE] = endpoint.who
-            if endpoint.stores and (scope[ACCESS].budgets or self._parts.settings.budget.bytes_stored is not None):
-                await self._parts.budgets.require_room(scope[ACCESS])
+            if endpoint.stores and (scope[ACCESS].budgets or self._checks.limits_bytes):
+                await self._checks.require_room(scope[ACCESS])
             if endpoint.audit:
                 response = await self._audited(endpoint, request)
             else:
-                response = await self._answer(endpoint, request)
-            if _is_worth_compressing(response) and (coding := _coding(scope, request)) is not None:
-                response = Compressed(response, coding, self._parts.compression)
+                if scope["query_string"] and endpoint.is_own:
+                    _check_query(endpoint, request)
+                response = await endpoint.handler(request)
+            if isinstance(response, Json | LongJson) and (coding := _coding(response, request)) is not None:
+                response = Compressed(response, coding, self._compression)
             await response(scope, receive, sending(scope, send))
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
             await error_response(request, error)(scope, receive, sending(scope, send))
 
-    async def _audited(self, endpoint: Endpoint, request: Request) -> ASGIApp:
-        return await self._parts.audit.noted(request, endpoint.audit, lambda: self._answer(endpoint, request))
+    def close(self) -> None:
+        """End the threads that compress."""
+        self._compression.close()
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
-        if request.scope["query_string"] and endpoint.is_own:
-            _check_query(endpoint, request)
-        return await endpoint.handler(self._parts, request)
+    async def _audited(self, endpoint: Endpoint, request: Request) -> ASGIApp:
+        async def answer() -> ASGIApp:
+            if request.scope["query_string"] and endpoint.is_own:
+                _check_query(endpoint, request)
+            return await endpoint.handler(request)
+
+        return await self._checks.audit.noted(request, endpoint.audit, answer)
 
     async def _refuse(self, endpoint: Endpoint, request: Request, refusal: NotAllowed) -> NoReturn:
         if endpoint.audit:
-            await self._parts.audit.refused(request, endpoint.audit, refusal.code)
+            await self._checks.audit.refused(request, endpoint.audit, refusal.code)
         raise refusal
 
     def _find(self, scope: Scope) -> Endpoint:
@@ -265,11 +221,9 @@ def _takes_word_for_id(endpoint: Endpoint, path: str) -> bool:
     return is_word and endpoint.path.endswith("}")
 
 
-def _is_worth_compressing(response: ASGIApp) -> TypeGuard[Json | LongJson]:
-    return isinstance(response, LongJson) or (isinstance(response, Json) and len(response.body) >= SMALLEST)
-
-
-def _coding(scope: Scope, request: Request) -> Coding | None:
-    """Return how the response is compressed: None outside of our API, and for a client that accepts no coding."""
-    is_of_the_api = scope["path"].startswith(("/api/", "/openapi.json"))
-    return coding_for(request.headers.get("accept-encoding", "")) if is_of_the_api else None
+def _coding(response: Json | LongJson, request: Request) -> Coding | None:
+    """Return how a response is compressed: None if it is short, outside of our API, or for a client without codings."""
+    is_of_the_api = request.scope["path"].startswith(("/api/", "/openapi.json"))
+    if not is_of_the_api or (isinstance(response, Json) and len(response.body) < SMALLEST):
+        return None
+    return coding_for(request.headers.get("accept-encoding", ""))

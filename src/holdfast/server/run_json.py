@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from ..compare.runs import Rounds
+from ..pricing import Prices
 from ..runs.run import Run
 from ..runs.stored_log import StoredLog
 from ..wires import native
 from ..wires.shapes import RunJson
-from .services import Parts
 
 
-def run_json(parts: Parts, run: Run) -> RunJson:
-    """Return a run as JSON."""
-    return native.run_object(
-        run.record,
-        status=run.status,
-        seq=run.seq,
-        text=run.text,
-        settled=run.settlement,
-        prices=parts.prices,
-        needs_approval=run.waits and run.settlement is None,
-    )
+class RunViews:
+    """Shows runs as JSON."""
 
+    def __init__(self, prices: Prices, rounds: Rounds) -> None:
+        self._prices, self._rounds = prices, rounds
 
-async def revealed_run_json(parts: Parts, run: Run) -> RunJson:
-    """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
-    await look(run)
-    about = await parts.rounds.pane_run_info(run.record)
-    seen = run_json(parts, run)
-    return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+    def json(self, run: Run) -> RunJson:
+        """Return a run as JSON."""
+        return native.run_object(
+            run.record,
+            status=run.status,
+            seq=run.seq,
+            text=run.text,
+            settled=run.settlement,
+            prices=self._prices,
+            needs_approval=run.waits and run.settlement is None,
+        )
+
+    async def revealed(self, run: Run) -> RunJson:
+        """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
+        await look(run)
+        about = await self._rounds.pane_run_info(run.record)
+        seen = self.json(run)
+        return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
 
 
 async def look(run: Run) -> None:

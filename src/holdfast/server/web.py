@@ -20,9 +20,8 @@ from ..access import ANYONE
 from ..error_help import ERROR_PAGES, ERRORS
 from ..error_help.page import HELP_POLICY, error_list_page, error_list_text, error_page, error_text
 from ..errors import NotFound
+from .feature import Endpoint, Feature
 from .http.compression import takes
-from .routing import Endpoint
-from .services import Parts
 
 PAGES = (
     *(
@@ -105,32 +104,6 @@ def is_of_the_page(path: str) -> bool:
     return path.startswith("/assets/") or path in FILES or _IS_PAGE.fullmatch(path) is not None
 
 
-async def serve_page(parts: Parts, request: Request) -> Response:
-    """Return the page. A link to a session is not for search engines."""
-    page = _response(request, _READ.get("index.html"))
-    if request.url.path.startswith("/shared/"):
-        page.headers["x-robots-tag"] = "noindex, nofollow"
-    return page
-
-
-async def serve_file(parts: Parts, request: Request) -> Response:
-    """Return a file that the page loads."""
-    return _response(request, _READ.get(request.url.path.removeprefix("/")))
-
-
-async def serve_error_list(parts: Parts, request: Request) -> Response:
-    """Return the list of error codes."""
-    return _help(request, error_list_page, error_list_text)
-
-
-async def serve_error_page(parts: Parts, request: Request) -> Response:
-    """Return the page about an error code."""
-    code = request.path_params["id"]
-    if (entry := ERRORS.get(code)) is None:
-        raise NotFound(f"There is no page about {code!r}: it is no error code of Holdfast. {ERROR_PAGES} lists them.")
-    return _help(request, partial(error_page, entry), partial(error_text, entry))
-
-
 def _help(request: Request, page: Callable[[], str], text: Callable[[], str]) -> Response:
     """Return a page to a browser, and text to a terminal."""
     headers = {**HEADERS, "content-security-policy": HELP_POLICY, "vary": "accept"}
@@ -160,17 +133,44 @@ def _files() -> dict[str, _File]:
 
 _READ = _files()  # read once at import: no request waits for the disk
 
-# Not part of the API and its description.
-ENDPOINTS = [
-    *(Endpoint(method, address, serve_page, who=ANYONE) for address in PAGES for method in ("GET", "HEAD")),
-    *(
-        Endpoint(method, address, handler, who=ANYONE)
-        for address, handler in zip(HELP, (serve_error_list, serve_error_page), strict=True)
-        for method in ("GET", "HEAD")
-    ),
-    *(
-        Endpoint(method, address, serve_file, who=ANYONE)
-        for address in (*FILES, "/assets/{name}")
-        for method in ("GET", "HEAD")
-    ),
-]
+
+class WebPages(Feature):
+    """The browser UI, and the pages about errors. They are not part of the API and its description."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the pages and the files, for GET and HEAD."""
+        help = zip(HELP, (self.serve_error_list, self.serve_error_page), strict=True)
+        handlers = {
+            **dict.fromkeys(PAGES, self.serve_page),
+            **dict(help),
+            **dict.fromkeys((*FILES, "/assets/{name}"), self.serve_file),
+        }
+        return [
+            Endpoint(method, path, who=ANYONE).with_handler(handler)
+            for path, handler in handlers.items()
+            for method in ("GET", "HEAD")
+        ]
+
+    async def serve_page(self, request: Request) -> Response:
+        """Return the page. A link to a session is not for search engines."""
+        page = _response(request, _READ.get("index.html"))
+        if request.url.path.startswith("/shared/"):
+            page.headers["x-robots-tag"] = "noindex, nofollow"
+        return page
+
+    async def serve_file(self, request: Request) -> Response:
+        """Return a file that the page loads."""
+        return _response(request, _READ.get(request.url.path.removeprefix("/")))
+
+    async def serve_error_list(self, request: Request) -> Response:
+        """Return the list of error codes."""
+        return _help(request, error_list_page, error_list_text)
+
+    async def serve_error_page(self, request: Request) -> Response:
+        """Return the page about an error code."""
+        code = request.path_params["id"]
+        if (entry := ERRORS.get(code)) is None:
+            raise NotFound(
+                f"There is no page about {code!r}: it is no error code of Holdfast. {ERROR_PAGES} lists them."
+            )
+        return _help(request, partial(error_page, entry), partial(error_text, entry))

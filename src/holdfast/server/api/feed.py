@@ -18,14 +18,16 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import READ_SHARED
-from ...asgi.event_stream import EventStream, Frames
+from ...asgi.event_stream import Frames
+from ...engine.engine import Engine
 from ...errors import BadRequest, RunNotFound, SessionNotFound
 from ...events import Event, Settled
-from ...store import FeedEntry
+from ...pricing import Prices
+from ...store import FeedEntry, Store
 from ...wires import native, sse
-from ..caller import own_session, owner_of
-from ..routing import Endpoint
-from ..services import Parts
+from ..caller import Reach, owner_of
+from ..feature import Endpoint, Feature
+from ..streams import Streams
 from .session_reader import SessionReader
 from .sessions import session_in_list
 
@@ -35,55 +37,14 @@ MOST_FEEDS = 50
 """Maximum number of feeds on one connection."""
 
 
-async def read_feed(parts: Parts, request: Request) -> ASGIApp:
-    """Send the events of a session after a cursor, then live ones, without end."""
-    session = await own_session(parts, request)
-    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    return _stream(parts, _Feed(parts, session.id, _parse(cursor)))
-
-
-async def read_feeds(parts: Parts, request: Request) -> ASGIApp:
-    """Send the events of several sessions, each after its cursor, through one connection."""
-    requested = request.query_params.getlist("session")
-    after = request.query_params.get("list")
-    if len(requested) > MOST_FEEDS or (after is None and not requested):
-        raise BadRequest(f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session")
-    feeds: dict[str, _Feed | None] = {}
-    for session_id, _, cursor in (item.partition("@") for item in requested):
-        feeds[session_id] = None
-        with contextlib.suppress(SessionNotFound):
-            await own_session(parts, request, session_id)
-            feeds[session_id] = _Feed(parts, session_id, _parse(cursor), named=True)
-    return _stream(parts, _Feeds(feeds, None if after is None else _List(parts, owner_of(request), after)))
-
-
-def _stream(parts: Parts, frames: Frames) -> ASGIApp:
-    return EventStream(
-        frames,
-        parts.closing,
-        opening=sse.HEARTBEAT,
-        farewell=sse.farewell(1000),
-        heartbeat=parts.settings.heartbeat,
-        send_timeout=parts.settings.send_timeout,
-    )
-
-
-def _parse(text: str) -> Cursor:
-    """Return a cursor; an invalid one is the start."""
-    n, _, seq = text.strip().partition(":")
-    return (_number(n), _number(seq))
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-
-
 class _Feed(SessionReader):
     """The position of one reader in a session's feed."""
 
-    def __init__(self, parts: Parts, session_id: str, cursor: Cursor, *, named: bool = False) -> None:
-        super().__init__(parts.engine, parts.store, session_id, *cursor)
-        self._parts = parts
+    def __init__(
+        self, engine: Engine, store: Store, prices: Prices, session_id: str, cursor: Cursor, *, named: bool = False
+    ) -> None:
+        super().__init__(engine, store, session_id, *cursor)
+        self._prices = prices
         self._name = session_id if named else ""
         self._is_placed = cursor == (0, 0)
 
@@ -109,7 +70,7 @@ class _Feed(SessionReader):
 
     async def _entry_frame(self, entry: FeedEntry) -> bytes:
         """Return an entry; the end of a run has its settlement."""
-        data = native.feed_entry_data(entry, self._parts.prices)
+        data = native.feed_entry_data(entry, self._prices)
         if entry.type == "run.settled":
             with contextlib.suppress(RunNotFound):
                 run = await self._engine.open(entry.data["run_id"])
@@ -131,18 +92,18 @@ class _List:
     A frame has the current state of a session in the list, so reading a change twice is harmless.
     """
 
-    def __init__(self, parts: Parts, owner: str, cursor: str) -> None:
-        self._parts = parts
+    def __init__(self, engine: Engine, store: Store, owner: str, cursor: str) -> None:
+        self._engine, self._store = engine, store
         self._owner = owner
         self._cursor = cursor
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at every change of one of the sessions."""
-        return self._parts.engine.changes.watch(self._owner, wake)
+        return self._engine.changes.watch(self._owner, wake)
 
     async def next(self) -> bytes:
         """Return the frames of the sessions that have changed since the last call."""
-        changes = self._parts.engine.changes
+        changes = self._engine.changes
         before, self._cursor = self._cursor, changes.cursor(self._owner)
         changed = changes.after(self._owner, before)
         if changed is None:
@@ -151,12 +112,12 @@ class _List:
         return b"".join([await self._frame(*each) for each in zip(changed, cursors, strict=False)])
 
     async def _frame(self, session_id: str, cursor: str) -> bytes:
-        session = await self._parts.store.get_session(session_id)
+        session = await self._store.get_session(session_id)
         if session is None:
             return native.list_frame(cursor, {"type": "session.deleted", "session_id": session_id})
         if session.kind != "chat" or session.owner != self._owner:
             return b""
-        running = (run for run in await self._parts.engine.of_session(session_id) if run.status == "running")
+        running = (run for run in await self._engine.of_session(session_id) if run.status == "running")
         listed = session_in_list(session, next(running, None))
         return native.list_frame(cursor, {"type": "session.listed", "session": listed})
 
@@ -210,11 +171,30 @@ class _Feeds:
         return frames
 
 
-ENDPOINTS = [
-    Endpoint(
+class FeedApi(Feature):
+    """The feeds of sessions."""
+
+    def __init__(self, streams: Streams, reach: Reach, engine: Engine, store: Store, prices: Prices) -> None:
+        self._streams, self._reach, self._engine, self._store = streams, reach, engine, store
+        self._prices = prices
+
+    @Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/events",
+        who=READ_SHARED,
+        query={"after": "the last id seen"},
+        answers={200: "past events, then live ones", 404: "no such session"},
+        streams=True,
+    )
+    async def read_feed(self, request: Request) -> ASGIApp:
+        """Send the events of a session after a cursor, then live ones, without end."""
+        session = await self._reach.session(request)
+        cursor = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+        return self._stream(self._feed(session.id, cursor))
+
+    @Endpoint(
         "GET",
         "/api/events",
-        read_feeds,
         who=READ_SHARED,
         query={
             "session": "a session's id, or ID@CURSOR; once for each session",
@@ -222,14 +202,36 @@ ENDPOINTS = [
         },
         answers={200: "events of all of them", 400: "nothing is asked for, or too many sessions"},
         streams=True,
-    ),
-    Endpoint(
-        "GET",
-        "/api/sessions/{session_id}/events",
-        read_feed,
-        who=READ_SHARED,
-        query={"after": "the last id seen"},
-        answers={200: "past events, then live ones", 404: "no such session"},
-        streams=True,
-    ),
-]
+    )
+    async def read_feeds(self, request: Request) -> ASGIApp:
+        """Send the events of several sessions, each after its cursor, through one connection."""
+        requested = request.query_params.getlist("session")
+        after = request.query_params.get("list")
+        if len(requested) > MOST_FEEDS or (after is None and not requested):
+            raise BadRequest(
+                f"Name 1 to {MOST_FEEDS} sessions, each as session=ID or session=ID@CURSOR.", param="session"
+            )
+        feeds: dict[str, _Feed | None] = {}
+        for session_id, _, cursor in (item.partition("@") for item in requested):
+            feeds[session_id] = None
+            with contextlib.suppress(SessionNotFound):
+                await self._reach.session(request, session_id)
+                feeds[session_id] = self._feed(session_id, cursor, named=True)
+        changes = None if after is None else _List(self._engine, self._store, owner_of(request), after)
+        return self._stream(_Feeds(feeds, changes))
+
+    def _feed(self, session_id: str, cursor: str, *, named: bool = False) -> _Feed:
+        return _Feed(self._engine, self._store, self._prices, session_id, _parse(cursor), named=named)
+
+    def _stream(self, frames: Frames) -> ASGIApp:
+        return self._streams.stream(frames, opening=sse.HEARTBEAT, farewell=sse.farewell(1000))
+
+
+def _parse(text: str) -> Cursor:
+    """Return a cursor; an invalid one is the start."""
+    n, _, seq = text.strip().partition(":")
+    return (_number(n), _number(seq))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

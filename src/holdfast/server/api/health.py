@@ -8,11 +8,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ANYONE
+from ...engine.engine import Engine
 from ...errors import HoldfastError, ShuttingDown, StoreUnavailable
-from ..accounts.keys import KeysUnavailable
+from ...store import Store
+from ..accounts.keys import Keys, KeysUnavailable
+from ..chores import Chores
 from ..errors import Json
-from ..routing import Endpoint
-from ..services import Parts
+from ..feature import Endpoint, Feature
+from ..store_check import StoreCheck
 
 
 class TaskFailing(HoldfastError):
@@ -26,27 +29,29 @@ class TaskFailing(HoldfastError):
         super().__init__(f"Background tasks fail: {', '.join(sorted(names))}. The server's log says why.")
 
 
-async def health(parts: Parts, request: Request) -> ASGIApp:
-    """Return 200: the process is alive."""
-    return Json({"status": "ok"})
+class HealthApi(Feature):
+    """Tells whether the server works."""
 
+    def __init__(self, keys: Keys, chores: Chores, engine: Engine, store: Store, store_check: StoreCheck) -> None:
+        self._keys, self._chores, self._engine, self._store = keys, chores, engine, store
+        self._store_check = store_check
 
-async def ready(parts: Parts, request: Request) -> ASGIApp:
-    """Return 200 if the store reads and writes and new runs are accepted. Without keys, with the number of runs."""
-    if parts.engine.closing:
-        raise ShuttingDown
-    if parts.engine.store_is_away:
-        raise StoreUnavailable("The store cannot be reached, or refuses to write. The server's log says why.")
-    if parts.keys.is_stale:
-        raise KeysUnavailable
-    await parts.store.list_runs(status="running", limit=1)  # first: tasks fail if the store is not reachable
-    if failing := parts.background.failing | parts.engine.failing:
-        raise TaskFailing(failing)
-    await parts.store_check.passes()
-    return Json({"status": "ready", **({"runs": len(parts.engine.live())} if not parts.keys.is_needed else {})})
+    @Endpoint("GET", "/health", who=ANYONE, answers={200: "alive"})
+    async def health(self, request: Request) -> ASGIApp:
+        """Return 200: the process is alive."""
+        return Json({"status": "ok"})
 
-
-ENDPOINTS = [
-    Endpoint("GET", "/health", health, who=ANYONE, answers={200: "alive"}),
-    Endpoint("GET", "/ready", ready, who=ANYONE, answers={200: "ready", 503: "not ready"}),
-]
+    @Endpoint("GET", "/ready", who=ANYONE, answers={200: "ready", 503: "not ready"})
+    async def ready(self, request: Request) -> ASGIApp:
+        """Return 200 if the store reads and writes and new runs are accepted. Without keys, with the number of runs."""
+        if self._engine.closing:
+            raise ShuttingDown
+        if self._engine.store_is_away:
+            raise StoreUnavailable("The store cannot be reached, or refuses to write. The server's log says why.")
+        if self._keys.is_stale:
+            raise KeysUnavailable
+        await self._store.list_runs(status="running", limit=1)  # first: tasks fail if the store is not reachable
+        if failing := self._chores.failing | self._engine.failing:
+            raise TaskFailing(failing)
+        await self._store_check.passes()
+        return Json({"status": "ready", **({"runs": len(self._engine.live())} if not self._keys.is_needed else {})})

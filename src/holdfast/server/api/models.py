@@ -11,34 +11,11 @@ from starlette.types import ASGIApp
 from ...access import LOCAL, ME, READ
 from ...ids import new_id
 from ...upstreams import ProviderState
-from ..caller import access_of, providers_of
+from ..caller import access_of
 from ..config.settings import AGENT
 from ..errors import Json
-from ..routing import Endpoint
-from ..services import Parts
-
-
-async def openai_models(parts: Parts, request: Request) -> ASGIApp:
-    """List the models in OpenAI's shape, or in Anthropic's for its clients."""
-    default = await parts.models.default(access_of(request))
-    listed = _listed(await providers_of(parts, request).states(), default, _is_all(request))
-    if "anthropic-version" in request.headers:
-        return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
-    data = [_openai(model.id, demo=model.demo) for model in listed]
-    data += [_openai(alias, owned_by=model) for alias, model in providers_of(parts, request).aliases.items()]
-    return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
-
-
-async def openai_model(parts: Parts, request: Request) -> ASGIApp:
-    """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
-    name = request.path_params["model"]
-    provider, model, _ = await providers_of(parts, request).find(name)
-    found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
-    is_anthropic = "anthropic-version" in request.headers
-    if name in providers_of(parts, request).aliases:
-        found = msgspec.structs.replace(found, id=name)
-    shown = _anthropic(found) if is_anthropic else _openai(found.id, demo=found.demo)
-    return Json(shown, headers={"x-request-id": new_id("req")})
+from ..feature import Endpoint, Feature
+from ..sources.models import AllowedModels
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -48,6 +25,68 @@ class Listed(msgspec.Struct, frozen=True):
     provider: str
     name: str
     demo: bool
+
+
+ALL = {"all": "true for the demo models too, if a real provider is set up"}
+
+
+class ModelsApi(Feature):
+    """The models that the caller may use, and who the caller is."""
+
+    def __init__(self, models: AllowedModels, currency: str) -> None:
+        self._models, self._currency = models, currency
+
+    @Endpoint("GET", "/v1/models", who=READ, query=ALL, answers={200: "the models"})
+    async def openai_models(self, request: Request) -> ASGIApp:
+        """List the models in OpenAI's shape, or in Anthropic's for its clients."""
+        default = await self._models.default(access_of(request))
+        listed = _listed(await self._models.providers(access_of(request)).states(), default, _is_all(request))
+        if "anthropic-version" in request.headers:
+            return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
+        data = [_openai(model.id, demo=model.demo) for model in listed]
+        data += [
+            _openai(alias, owned_by=model)
+            for alias, model in self._models.providers(access_of(request)).aliases.items()
+        ]
+        return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
+
+    @Endpoint("GET", "/v1/models/{model:path}", who=READ, answers={200: "the model", 404: "no such model"})
+    async def openai_model(self, request: Request) -> ASGIApp:
+        """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
+        name = request.path_params["model"]
+        provider, model, _ = await self._models.providers(access_of(request)).find(name)
+        found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
+        is_anthropic = "anthropic-version" in request.headers
+        if name in self._models.providers(access_of(request)).aliases:
+            found = msgspec.structs.replace(found, id=name)
+        shown = _anthropic(found) if is_anthropic else _openai(found.id, demo=found.demo)
+        return Json(shown, headers={"x-request-id": new_id("req")})
+
+    @Endpoint("GET", "/api/models", who=READ, query=ALL, answers={200: "the models, the default, and the providers"})
+    async def get_models(self, request: Request) -> ASGIApp:
+        """List the models, the default model, the state of the providers, and the currency of the prices."""
+        states = await self._models.providers(access_of(request)).states()
+        default = await self._models.default(access_of(request))
+        listed = _listed(states, default, _is_all(request))
+        return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
+
+    @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
+    async def me(self, request: Request) -> ASGIApp:
+        """Return the caller: owner and rights."""
+        access = access_of(request)
+        return Json(
+            {
+                "owner": access.owner,
+                "local": access.owner == LOCAL,
+                "admin": access.admin,
+                "name": access.name,
+                "role": access.role,
+                "via": access.via,
+                "account": access.account or None,
+                "scopes": sorted(access.scopes),
+                "lacks_second_factor": access.lacks_factor,
+            }
+        )
 
 
 def _listed(states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
@@ -78,48 +117,3 @@ def _anthropic_list(models: Sequence[Listed]) -> dict[str, object]:
 def _anthropic(model: Listed) -> dict[str, object]:
     name = f"{model.id} (demo)" if model.demo else model.id
     return {"type": "model", "id": model.id, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
-
-
-async def get_models(parts: Parts, request: Request) -> ASGIApp:
-    """List the models, the default model, the state of the providers, and the currency of the prices."""
-    states = await providers_of(parts, request).states()
-    default = await parts.models.default(access_of(request))
-    listed = _listed(states, default, _is_all(request))
-    return Json({"models": listed, "default": default, "providers": states, "currency": parts.currency})
-
-
-async def me(parts: Parts, request: Request) -> ASGIApp:
-    """Return the caller: owner and rights."""
-    access = access_of(request)
-    return Json(
-        {
-            "owner": access.owner,
-            "local": access.owner == LOCAL,
-            "admin": access.admin,
-            "name": access.name,
-            "role": access.role,
-            "via": access.via,
-            "account": access.account or None,
-            "scopes": sorted(access.scopes),
-            "lacks_second_factor": access.lacks_factor,
-        }
-    )
-
-
-ALL = {"all": "true for the demo models too, if a real provider is set up"}
-
-ENDPOINTS = [
-    Endpoint("GET", "/v1/models", openai_models, who=READ, query=ALL, answers={200: "the models"}),
-    Endpoint(
-        "GET", "/v1/models/{model:path}", openai_model, who=READ, answers={200: "the model", 404: "no such model"}
-    ),
-    Endpoint(
-        "GET",
-        "/api/models",
-        get_models,
-        who=READ,
-        query=ALL,
-        answers={200: "the models, the default, and the providers"},
-    ),
-    Endpoint("GET", "/api/me", me, who=ME, answers={200: "who is asking"}),
-]

@@ -14,20 +14,22 @@ from starlette.types import ASGIApp
 from ...access import CHAT_SHARED
 from ...agents.loop import GO_ON
 from ...asks import SessionAsk
+from ...engine.engine import Engine
 from ...errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
 from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import HEAD, RunRecord
-from ..caller import author_of, own_session, owner_of
+from ...store import HEAD, RunRecord, Store
+from ..caller import Reach, author_of, owner_of
 from ..config.settings import AGENT
 from ..errors import Json
-from ..request import decode, idempotency, read_body, wants_events
-from ..routing import Endpoint
-from ..run_json import run_headers, run_json
-from ..services import Parts
-from ..starting.starting import AllowedStart
-from .runs import events_of, steer
+from ..feature import Endpoint, Feature
+from ..request import Bodies, decode, idempotency, wants_events
+from ..run_json import RunViews, run_headers
+from ..sources.agents import AgentSources
+from ..starting.starting import AllowedStart, Starting
+from ..streams import Streams
+from .runs import RunsApi
 from .session_input import MessageContent, user_message
 
 CLIENT_PATIENCE = 10.0  # timeout, in seconds, for the client of an attached run to open its event stream
@@ -80,7 +82,7 @@ RunBody = TypeVar("RunBody", NewRun, Regenerate, Edit)
 class _Ask(Generic[RunBody]):
     """A request for a run in a session."""
 
-    parts: Parts
+    api: SessionRunsApi
     request: Request
     session: Session
     body: bytes
@@ -89,7 +91,7 @@ class _Ask(Generic[RunBody]):
     async def allowed(self) -> Run | AllowedStart:
         """Return the run that the same request has started before, or the start of a new one."""
         key = idempotency(self.request, self.body)
-        return await self.parts.starting.allow(self.request, self.decoded.model or self.session.model, key)
+        return await self.api.starting.allow(self.request, self.decoded.model or self.session.model, key)
 
     async def start(
         self,
@@ -120,7 +122,7 @@ class _Ask(Generic[RunBody]):
             params={**session.params, **decoded.params},
             stream=wants_events(self.request),
             notice=notice,
-            default_agent=self.parts.agents.has_default(allowed.caller, decoded.kind, allowed.model.name),
+            default_agent=self.api.agents.has_default(allowed.caller, decoded.kind, allowed.model.name),
         )
         return allowed.record(
             ask,
@@ -133,14 +135,12 @@ class _Ask(Generic[RunBody]):
 
     def response(self, run: Run) -> ASGIApp:
         """Respond with the run at once, or with its events if the client asks for them."""
-        parts = self.parts
         if wants_events(self.request):
-            return events_of(parts, run, self.request)
+            return self.api.streams.of_run(run, self.request)
         if run.record.lifetime == "attached":
-            asyncio.get_running_loop().call_later(CLIENT_PATIENCE, parts.engine.stop_unheld, run)
-        return Json(
-            run_json(parts, run), status_code=202, headers={**run_headers(run), "location": f"/api/runs/{run.id}"}
-        )
+            asyncio.get_running_loop().call_later(CLIENT_PATIENCE, self.api.engine.stop_unheld, run)
+        headers = {**run_headers(run), "location": f"/api/runs/{run.id}"}
+        return Json(self.api.views.json(run), status_code=202, headers=headers)
 
 
 def _signed(message: Message, author: str) -> Message:
@@ -161,45 +161,81 @@ def _check_busy(decoded: NewRun | Regenerate, parent: str | None) -> None:
         raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
 
 
-async def _read(parts: Parts, request: Request, kind: type[RunBody]) -> _Ask[RunBody]:
-    session = await own_session(parts, request)
-    body = await read_body(parts, request)
-    return _Ask(parts, request, session, body, decode(body, kind))
+GO_ON_WORKING = "Continue the task from where you are. Do not repeat what you have done."
+NEXT_TURN = "The agent continues in a new turn."
+NEW_TURN = "This model cannot continue its own message, so it was asked to continue in a new turn."
 
 
-# A new message.
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 
-async def start_run(parts: Parts, request: Request) -> ASGIApp:
-    """Send a message and start the run that answers it."""
-    ask = await _read(parts, request, NewRun)
-    message = user_message(ask.decoded.input)
-    allowed = await ask.allowed()
-    if isinstance(allowed, Run):
-        return ask.response(allowed)
-    if ask.decoded.if_busy == "steer" and (active := await _active(parts, ask.session)):
-        return await _steered(parts, request, active, ask.decoded.input)
-    return ask.response(await ask.start(allowed, [message]))
+_START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 503: "the server is ending", **_BAD}
 
 
-async def _active(parts: Parts, session: Session) -> Run | None:
-    return next((run for run in await parts.engine.of_session(session.id) if run.status == "running"), None)
+class SessionRunsApi(Feature):
+    """Starts runs in sessions."""
 
+    def __init__(
+        self,
+        bodies: Bodies,
+        streams: Streams,
+        views: RunViews,
+        reach: Reach,
+        starting: Starting,
+        agents: AgentSources,
+        runs: RunsApi,
+        engine: Engine,
+        store: Store,
+    ) -> None:
+        self._bodies, self._reach, self._runs = bodies, reach, runs
+        self.starting, self.engine, self.store, self.agents = starting, engine, store, agents
+        self.views, self.streams = views, streams
 
-async def _steered(parts: Parts, request: Request, active: Run, input: MessageContent) -> ASGIApp:
-    """Add the message to the active run, or raise the reason why it accepts none."""
-    _check_agent(active.record, owner_of(request))
-    if not isinstance(input, str):
-        raise BadRequest("A running agent accepts only text.", param="input")
-    return await steer(parts, request, active, input)
+    async def _read(self, request: Request, kind: type[RunBody]) -> _Ask[RunBody]:
+        session = await self._reach.session(request)
+        body = await self._bodies.read(request)
+        return _Ask(self, request, session, body, decode(body, kind))
 
+    # A new message.
 
-# An existing message.
+    @Endpoint("POST", "/api/sessions/{session_id}/runs", who=CHAT_SHARED, takes=NewRun, answers=_START)
+    async def start_run(self, request: Request) -> ASGIApp:
+        """Send a message and start the run that answers it."""
+        ask = await self._read(request, NewRun)
+        message = user_message(ask.decoded.input)
+        allowed = await ask.allowed()
+        if isinstance(allowed, Run):
+            return ask.response(allowed)
+        if ask.decoded.if_busy == "steer" and (active := await self._active(ask.session)):
+            return await self._steered(request, active, ask.decoded.input)
+        return ask.response(await ask.start(allowed, [message]))
 
+    async def _active(self, session: Session) -> Run | None:
+        return next((run for run in await self.engine.of_session(session.id) if run.status == "running"), None)
 
-async def regenerate(parts: Parts, request: Request) -> ASGIApp:
-    """Regenerate the answer to a message; the old answer becomes a sibling."""
-    return await _about_message(await _read(parts, request, Regenerate), _regenerate)
+    async def _steered(self, request: Request, active: Run, input: MessageContent) -> ASGIApp:
+        """Add the message to the active run, or raise the reason why it accepts none."""
+        _check_agent(active.record, owner_of(request))
+        if not isinstance(input, str):
+            raise BadRequest("A running agent accepts only text.", param="input")
+        return await self._runs.steer(request, active, input)
+
+    # An existing message.
+
+    @Endpoint("POST", "/api/sessions/{session_id}/regenerate", who=CHAT_SHARED, takes=Regenerate, answers=_START)
+    async def regenerate(self, request: Request) -> ASGIApp:
+        """Regenerate the answer to a message; the old answer becomes a sibling."""
+        return await _about_message(await self._read(request, Regenerate), _regenerate)
+
+    @Endpoint("POST", "/api/sessions/{session_id}/edit", who=CHAT_SHARED, takes=Edit, answers=_START)
+    async def edit(self, request: Request) -> ASGIApp:
+        """Edit a user's message, and answer it."""
+        return await _about_message(await self._read(request, Edit), _edit)
+
+    @Endpoint("POST", "/api/sessions/{session_id}/continue", who=CHAT_SHARED, takes=Regenerate, answers=_START)
+    async def continue_answer(self, request: Request) -> ASGIApp:
+        """Continue an answer that was cut off: in the same message if the model can, else in a new turn."""
+        return await _about_message(await self._read(request, Regenerate), _continue)
 
 
 async def _regenerate(ask: _Ask[Regenerate], allowed: AllowedStart, message: Message) -> Run:
@@ -209,20 +245,10 @@ async def _regenerate(ask: _Ask[Regenerate], allowed: AllowedStart, message: Mes
     return await ask.start(allowed, [], parent=parent)
 
 
-async def edit(parts: Parts, request: Request) -> ASGIApp:
-    """Edit a user's message, and answer it."""
-    return await _about_message(await _read(parts, request, Edit), _edit)
-
-
 async def _edit(ask: _Ask[Edit], allowed: AllowedStart, message: Message) -> Run:
     if message.role != "user":
         raise BadRequest("Only a user's message can be edited.", param="message_id")
     return await ask.start(allowed, [user_message(ask.decoded.input)], parent=message.parent_id)
-
-
-async def continue_answer(parts: Parts, request: Request) -> ASGIApp:
-    """Continue an answer that was cut off: in the same message if the model can, else in a new turn."""
-    return await _about_message(await _read(parts, request, Regenerate), _continue)
 
 
 async def _continue(ask: _Ask[Regenerate], allowed: AllowedStart, message: Message) -> Run:
@@ -234,11 +260,6 @@ async def _continue(ask: _Ask[Regenerate], allowed: AllowedStart, message: Messa
     if model.found.provider.prefills and message.model == model.name:  # a message has one author
         return await ask.start(allowed, [], continues=message)
     return await ask.start(allowed, [_automatic(GO_ON)], notice=NEW_TURN)
-
-
-GO_ON_WORKING = "Continue the task from where you are. Do not repeat what you have done."
-NEXT_TURN = "The agent continues in a new turn."
-NEW_TURN = "This model cannot continue its own message, so it was asked to continue in a new turn."
 
 
 def _automatic(text: str) -> Message:
@@ -266,7 +287,7 @@ async def _on_branch(ask: _Ask[RunBody]) -> Message:
     """Return the message; 409 if the caller sees another branch than the current one."""
     decoded, session = ask.decoded, ask.session
     assert isinstance(decoded, Regenerate)
-    messages = await ask.parts.store.messages(session.id)
+    messages = await ask.api.store.messages(session.id)
     if decoded.last_message_id is not None and decoded.last_message_id != session.head_id:
         raise StaleView
     for message in branch(messages, session.head_id):
@@ -275,26 +296,3 @@ async def _on_branch(ask: _Ask[RunBody]) -> Message:
     if any(message.id == decoded.message_id for message in messages):
         raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
     raise MessageNotFound(decoded.message_id)
-
-
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
-
-
-_START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 503: "the server is ending", **_BAD}
-
-
-ENDPOINTS = [
-    Endpoint("POST", "/api/sessions/{session_id}/runs", start_run, who=CHAT_SHARED, takes=NewRun, answers=_START),
-    Endpoint(
-        "POST", "/api/sessions/{session_id}/regenerate", regenerate, who=CHAT_SHARED, takes=Regenerate, answers=_START
-    ),
-    Endpoint(
-        "POST",
-        "/api/sessions/{session_id}/continue",
-        continue_answer,
-        who=CHAT_SHARED,
-        takes=Regenerate,
-        answers=_START,
-    ),
-    Endpoint("POST", "/api/sessions/{session_id}/edit", edit, who=CHAT_SHARED, takes=Edit, answers=_START),
-]

@@ -9,18 +9,19 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import CHAT
+from ...engine.engine import Engine
 from ...errors import BadRequest, MessageNotFound
 from ...events import CallKind, ToolCall
 from ...history import Message, Role, Session, branch, title_from
 from ...ids import ModelName, new_id
 from ...log.steps import AgentStep, CallResult
+from ...store import Store
 from ...store.files import with_pictures
 from ...wires import native
-from ..caller import own_session, owner_of
+from ..caller import Reach, owner_of
 from ..errors import Json
-from ..request import System, check_size, decode, read_body
-from ..routing import Endpoint
-from ..services import Parts
+from ..feature import Endpoint, Feature
+from ..request import Bodies, System, check_size, decode
 from .session_input import MessageContent, one_line
 
 
@@ -29,38 +30,6 @@ class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     message_id: str
     title: str = ""
-
-
-async def fork(parts: Parts, request: Request) -> ASGIApp:
-    """Copy the branch up to a message into a new session."""
-    session = await own_session(parts, request)
-    body = decode(await read_body(parts, request), Fork)
-    messages = await parts.store.messages(session.id)
-    if all(message.id != body.message_id for message in messages):
-        raise MessageNotFound(body.message_id)
-    copies = copied(await with_pictures(parts.store, session.id, branch(messages, body.message_id)))
-    now = parts.engine.now()
-    forked = msgspec.structs.replace(
-        session,
-        id=new_id("ses"),
-        title=one_line(body.title) or f"{session.title} (fork)",
-        head_id=copies[-1].id,
-        pinned=False,
-        created_at=now,
-        updated_at=now,
-    )
-    forked = await parts.store.copy_session(forked, copies)
-    parts.engine.touch(forked.id, forked.owner)
-    return Json(native.session(forked), status_code=201, headers={"location": f"/api/sessions/{forked.id}"})
-
-
-def copied(messages: list[Message]) -> list[Message]:
-    """Return the messages under new ids, as a chain."""
-    copies: list[Message] = []
-    for message in messages:
-        parent = copies[-1].id if copies else None
-        copies.append(msgspec.structs.replace(message, id=new_id("msg"), parent_id=parent))
-    return copies
 
 
 class ImportedCall(msgspec.Struct, frozen=True):
@@ -124,28 +93,70 @@ class ImportedSession(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-async def import_session(parts: Parts, request: Request) -> ASGIApp:
-    """Import an exported session, with new ids."""
-    brought = decode(await read_body(parts, request), ImportedSession)
-    check_size(brought.params)
-    if not brought.messages:
-        raise BadRequest("The session has no messages.", param="messages")
-    now = parts.engine.now()
-    messages = copied([imported_message(message, now) for message in brought.messages])
-    session = Session(
-        id=new_id("ses"),
-        owner=owner_of(request),
-        title=one_line(brought.title) or title_from(messages[0].content),
-        model=brought.model,
-        system=brought.system,
-        params=brought.params,
-        head_id=messages[-1].id,
-        created_at=now,
-        updated_at=now,
-    )
-    session = await parts.store.copy_session(session, messages)
-    parts.engine.touch(session.id, session.owner)
-    return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+class SessionTransferApi(Feature):
+    """Sessions as copies and as files."""
+
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Engine, store: Store) -> None:
+        self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
+
+    @Endpoint("POST", "/api/sessions/{session_id}/fork", who=CHAT, takes=Fork, answers={201: "the new session", **_BAD})
+    async def fork(self, request: Request) -> ASGIApp:
+        """Copy the branch up to a message into a new session."""
+        session = await self._reach.session(request)
+        body = decode(await self._bodies.read(request), Fork)
+        messages = await self._store.messages(session.id)
+        if all(message.id != body.message_id for message in messages):
+            raise MessageNotFound(body.message_id)
+        copies = copied(await with_pictures(self._store, session.id, branch(messages, body.message_id)))
+        now = self._engine.now()
+        forked = msgspec.structs.replace(
+            session,
+            id=new_id("ses"),
+            title=one_line(body.title) or f"{session.title} (fork)",
+            head_id=copies[-1].id,
+            pinned=False,
+            created_at=now,
+            updated_at=now,
+        )
+        forked = await self._store.copy_session(forked, copies)
+        self._engine.touch(forked.id, forked.owner)
+        return Json(native.session(forked), status_code=201, headers={"location": f"/api/sessions/{forked.id}"})
+
+    @Endpoint("POST", "/api/sessions/import", who=CHAT, takes=ImportedSession, answers={201: "the session", **_BAD})
+    async def import_session(self, request: Request) -> ASGIApp:
+        """Import an exported session, with new ids."""
+        brought = decode(await self._bodies.read(request), ImportedSession)
+        check_size(brought.params)
+        if not brought.messages:
+            raise BadRequest("The session has no messages.", param="messages")
+        now = self._engine.now()
+        messages = copied([imported_message(message, now) for message in brought.messages])
+        session = Session(
+            id=new_id("ses"),
+            owner=owner_of(request),
+            title=one_line(brought.title) or title_from(messages[0].content),
+            model=brought.model,
+            system=brought.system,
+            params=brought.params,
+            head_id=messages[-1].id,
+            created_at=now,
+            updated_at=now,
+        )
+        session = await self._store.copy_session(session, messages)
+        self._engine.touch(session.id, session.owner)
+        return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+
+def copied(messages: list[Message]) -> list[Message]:
+    """Return the messages under new ids, as a chain."""
+    copies: list[Message] = []
+    for message in messages:
+        parent = copies[-1].id if copies else None
+        copies.append(msgspec.structs.replace(message, id=new_id("msg"), parent_id=parent))
+    return copies
 
 
 def imported_message(archived: ImportedMessage, now: float) -> Message:
@@ -164,21 +175,3 @@ def imported_message(archived: ImportedMessage, now: float) -> Message:
         automatic=archived.automatic and archived.role == "user",
         created_at=now,
     )
-
-
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
-
-
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/api/sessions/import",
-        import_session,
-        who=CHAT,
-        takes=ImportedSession,
-        answers={201: "the session", **_BAD},
-    ),
-    Endpoint(
-        "POST", "/api/sessions/{session_id}/fork", fork, who=CHAT, takes=Fork, answers={201: "the new session", **_BAD}
-    ),
-]

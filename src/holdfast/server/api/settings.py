@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET
@@ -9,55 +10,68 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ADMIN, READ
+from ..accounts.keys import LOOK_EVERY
 from ..audit.audit import note_of
 from ..caller import access_of, is_admin
-from ..config.live_settings import Change, ProviderChange
+from ..chores import Chores
+from ..config.current import CurrentSettings
+from ..config.live_settings import Change, Configured, ProviderChange
+from ..config.reload import CannotReload, Reloaded, Reloading
 from ..errors import Json
-from ..request import decode, read_body
-from ..routing import Endpoint
-from ..services import Parts
+from ..feature import Endpoint, Feature
+from ..request import Bodies, decode
+from ..sources.models import AllowedModels
+from .models import ModelsApi
 
 
-async def get_settings(parts: Parts, request: Request) -> ASGIApp:
-    """Return the default model, the providers and the fallbacks, with their sources."""
-    return Json(await _shown(parts, request))
+class LiveSettings(Feature):
+    """The settings of the running server, and the models that follow from them."""
 
+    def __init__(self, bodies: Bodies, current: CurrentSettings, configured: Configured, models: AllowedModels) -> None:
+        self._bodies, self._current, self._configured, self._models = bodies, current, configured, models
+        self.reloading: Reloading | None = None
+        """Reloads the settings file; None in a program that embeds the server."""
+        self.on_reload: Callable[[], object] = lambda: None
+        """Called after a reload that was requested here. It lets the other nodes of `serve --nodes` reload too."""
+        self.inner = (ModelsApi(models, current.now.currency),)
 
-async def put_settings(parts: Parts, request: Request) -> ASGIApp:
-    """Change the settings of the UI. They apply to every run that starts from then on."""
-    change = decode(await read_body(parts, request), Change)
-    note_of(request).details = {"changed": " ".join(_changed(change))}
-    await parts.configured.change(change)
-    return Json(await _shown(parts, request))
+    async def start(self) -> None:
+        """Read the settings of the UI, and look for model servers: the engine may resume runs of found providers."""
+        await self._configured.seal()
+        await self._configured.catch_up()
+        await self._configured.look()
 
+    def begin(self, chores: Chores) -> None:
+        """Apply what other nodes change, and look for model servers."""
+        configured = self._configured
+        if self._current.now.store:
+            chores.every("settings", LOOK_EVERY, configured.catch_up, longest_pause=1.0)
+        chores.every("discovery", configured.look_every, configured.look, first=configured.look_every)
 
-async def test_provider(parts: Parts, request: Request) -> ASGIApp:
-    """Request the models of a provider, and save nothing."""
-    return Json(await parts.configured.test(decode(await read_body(parts, request), ProviderChange)))
+    async def close(self) -> None:
+        """Close the connections to providers."""
+        await self._configured.providers.close()
 
+    async def reload(self) -> Reloaded:
+        """Reload the changed settings file, here and on the nodes that were started with this one."""
+        result = await self.reload_here()
+        self.on_reload()
+        return result
 
-async def reload_settings(parts: Parts, request: Request) -> ASGIApp:
-    """Reload the settings file, all of it or nothing."""
-    return Json(await parts.reload())
+    async def reload_here(self) -> Reloaded:
+        """Reload the changed settings file, without closing a connection."""
+        if self.reloading is None:
+            raise CannotReload
+        return await self.reloading(self._current.now)
 
+    @Endpoint("GET", "/api/settings", who=READ, answers={200: "the settings"})
+    async def get_settings(self, request: Request) -> ASGIApp:
+        """Return the default model, the providers and the fallbacks, with their sources."""
+        return Json(await self._shown(request))
 
-def _changed(change: Change) -> list[str]:
-    """Return the names of the changed settings."""
-    return [name for name in change.__struct_fields__ if getattr(change, name) is not UNSET]
-
-
-async def _shown(parts: Parts, request: Request) -> dict[str, Any]:
-    """Return the settings as JSON, without a default model that this caller may not use."""
-    shown = parts.configured.shown(to_admin=is_admin(request))
-    return {**shown, "default_model": await parts.models.set_default(access_of(request)) or None}
-
-
-ENDPOINTS = [
-    Endpoint("GET", "/api/settings", get_settings, who=READ, answers={200: "the settings"}),
-    Endpoint(
+    @Endpoint(
         "PUT",
         "/api/settings",
-        put_settings,
         who=ADMIN,
         audit="settings.change",
         takes=Change,
@@ -70,11 +84,17 @@ ENDPOINTS = [
             413: "too large",
             503: "the settings could not be saved",
         },
-    ),
-    Endpoint(
+    )
+    async def put_settings(self, request: Request) -> ASGIApp:
+        """Change the settings of the UI. They apply to every run that starts from then on."""
+        change = decode(await self._bodies.read(request), Change)
+        note_of(request).details = {"changed": " ".join(_changed(change))}
+        await self._configured.change(change)
+        return Json(await self._shown(request))
+
+    @Endpoint(
         "POST",
         "/api/settings/test",
-        test_provider,
         who=ADMIN,
         audit="settings.test",
         takes=ProviderChange,
@@ -85,11 +105,14 @@ ENDPOINTS = [
             409: "a value is set in another place",
             413: "too large",
         },
-    ),
-    Endpoint(
+    )
+    async def test_provider(self, request: Request) -> ASGIApp:
+        """Request the models of a provider, and save nothing."""
+        return Json(await self._configured.test(decode(await self._bodies.read(request), ProviderChange)))
+
+    @Endpoint(
         "POST",
         "/api/settings/reload",
-        reload_settings,
         who=ADMIN,
         audit="settings.reload",
         answers={
@@ -97,5 +120,17 @@ ENDPOINTS = [
             403: "not an admin's key",
             409: "the settings are invalid, or not from a file",
         },
-    ),
-]
+    )
+    async def reload_settings(self, request: Request) -> ASGIApp:
+        """Reload the settings file, all of it or nothing."""
+        return Json(await self.reload())
+
+    async def _shown(self, request: Request) -> dict[str, Any]:
+        """Return the settings as JSON, without a default model that this caller may not use."""
+        shown = self._configured.shown(to_admin=is_admin(request))
+        return {**shown, "default_model": await self._models.set_default(access_of(request)) or None}
+
+
+def _changed(change: Change) -> list[str]:
+    """Return the names of the changed settings."""
+    return [name for name in change.__struct_fields__ if getattr(change, name) is not UNSET]

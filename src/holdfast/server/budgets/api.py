@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -9,14 +10,17 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...access import ADMIN, READ
-from ...errors import BadRequest
-from ...store import Cap, DrawResult, UsageRow
+from ...engine.engine import Engine
+from ...errors import BadRequest, HoldfastError
+from ...store import Cap, DrawResult, Store, UsageRow
 from ...wires import native
+from ..accounts.people.people import People
 from ..caller import access_of
+from ..chores import Chores
 from ..errors import Json, LongJson
+from ..feature import Endpoint, Feature
 from ..http.csv_responses import csv_answer, wants_csv
-from ..routing import Endpoint
-from ..services import Parts
+from .budgets import Budgets
 from .caps import DAY, budgets_of
 
 MOST_DAYS = 400
@@ -26,30 +30,103 @@ EPOCH = date(1970, 1, 1)
 SUMS = ("runs", "input_tokens", "output_tokens", "cost")
 
 
-async def own_usage(parts: Parts, request: Request) -> ASGIApp:
-    """Return what the caller has used, by day, key and model."""
-    return await _answer(parts, request, access_of(request).owner, ("day", "key", "model"))
+_QUERY = {
+    "since": "the first day; by default the first of this month",
+    "until": "the last day; by default today",
+    "by": "what the sums are by, with commas: day, key, model",
+    "format": "json or csv",
+}
+_ANSWERS = {200: "the sums", 400: "a bad query"}
+
+FLUSH_EVERY = 0.5
+"""Seconds between two writes of the usage of unstored runs."""
+OLD_CHARGE = 120.0
+"""Seconds after which the charge of an ended run is added to the sum of its day."""
 
 
-async def all_usage(parts: Parts, request: Request) -> ASGIApp:
-    """Return what all have used, by day, owner, key and model; or what one of them has."""
-    return await _answer(parts, request, request.query_params.get("owner"), ("day", "owner", "key", "model"))
+class Usage(Feature):
+    """What was used, and what is left."""
 
+    def __init__(self, people: People, budgets: Budgets, engine: Engine, store: Store) -> None:
+        self._people, self._budgets, self._engine, self._store = people, budgets, engine, store
 
-async def own_budget(parts: Parts, request: Request) -> ASGIApp:
-    """Return the budgets that runs of the caller count for, and what is left of them."""
-    access, spending = access_of(request), parts.budgets.spending
-    left, limits = await parts.budgets.left(access), await parts.budgets.limits(access)
-    budgets = [{"of": each.of, "id": each.id, "budget": each.budget} for each in budgets_of(access, spending.default)]
-    return Json(
-        {
-            "budgets": budgets,
-            "limits": [_limit(cap, result) for cap, result in limits],
-            "remaining_tokens": left.left_tokens,
-            "remaining_cost": left.left_cost,
-            "currency": spending.currency,
-        }
+    def begin(self, chores: Chores) -> None:
+        """Write the usage of unstored runs, and add up what has ended."""
+        chores.every("usage", FLUSH_EVERY, self._budgets.spending.flush, longest_pause=1.0)
+        chores.by_one_node("sums of usage", 60.0, self._fold_charges)
+
+    async def close(self) -> None:
+        """Write the rest of the usage."""
+        with suppress(HoldfastError):
+            await self._budgets.spending.flush()
+
+    async def _fold_charges(self) -> None:
+        """Add the usage of ended runs to the sums of their days."""
+        now = self._engine.now()
+        await self._store.fold_charges(now - OLD_CHARGE, now)
+
+    @Endpoint("GET", "/api/usage", who=READ, query=_QUERY, answers=_ANSWERS)
+    async def own_usage(self, request: Request) -> ASGIApp:
+        """Return what the caller has used, by day, key and model."""
+        return await self._answer(request, access_of(request).owner, ("day", "key", "model"))
+
+    @Endpoint(
+        "GET",
+        "/api/admin/usage",
+        who=ADMIN,
+        query={**_QUERY, "owner": "the owner of the runs", "by": "day, owner, key, model"},
+        answers=_ANSWERS,
     )
+    async def all_usage(self, request: Request) -> ASGIApp:
+        """Return what all have used, by day, owner, key and model; or what one of them has."""
+        return await self._answer(request, request.query_params.get("owner"), ("day", "owner", "key", "model"))
+
+    @Endpoint("GET", "/api/budget", who=READ, answers={200: "the budgets, and what is left"})
+    async def own_budget(self, request: Request) -> ASGIApp:
+        """Return the budgets that runs of the caller count for, and what is left of them."""
+        access, spending = access_of(request), self._budgets.spending
+        left, limits = await self._budgets.left(access), await self._budgets.limits(access)
+        budgets = [
+            {"of": each.of, "id": each.id, "budget": each.budget} for each in budgets_of(access, spending.default)
+        ]
+        return Json(
+            {
+                "budgets": budgets,
+                "limits": [_limit(cap, result) for cap, result in limits],
+                "remaining_tokens": left.left_tokens,
+                "remaining_cost": left.left_cost,
+                "currency": spending.currency,
+            }
+        )
+
+    async def _answer(self, request: Request, owner: str | None, known: tuple[str, ...]) -> ASGIApp:
+        by, is_csv = _by(request, known), wants_csv(request)
+        since, until = _days(request)
+        rows = await self._store.usage((since - EPOCH).days, (until - EPOCH).days, owner=owner, limit=MOST_ROWS)
+        if len(rows) == MOST_ROWS:
+            raise BadRequest("That is too much for one answer. Ask for fewer days, or for one owner.", code="too_much")
+        shown = await self._named(_summed(rows, by), by)
+        currency = self._budgets.spending.currency
+        if is_csv:
+            return csv_answer([{**row, "currency": currency} for row in shown], f"usage-{since}-{until}.csv")
+        body = {"since": since.isoformat(), "until": until.isoformat(), "currency": currency, "usage": shown}
+        return LongJson(body)
+
+    async def _named(self, rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return rows with names: of people by their owners, and of keys by their ids."""
+        if "key" in by:
+            names = {key.id: key.name for key in await self._store.list_keys()}
+            rows = [{**row, "key_name": names.get(row["key"], "")} for row in rows]
+        if "owner" in by:
+            people = {owner: await self._person(owner) for owner in {row["owner"] for row in rows}}
+            rows = [{**row, "person": people[row["owner"]]} for row in rows]
+        if "day" in by:
+            rows = [{**row, "day": (EPOCH + timedelta(days=row["day"])).isoformat()} for row in rows]
+        return [{**row, "cost": round(row["cost"], 9)} for row in rows]
+
+    async def _person(self, owner: str) -> str:
+        account = await self._people.accounts.of_owner(owner) if self._people.callers.exist else None
+        return "" if account is None else account.body.name
 
 
 def _limit(cap: Cap, left: DrawResult) -> dict[str, Any]:
@@ -69,20 +146,6 @@ def _rest(limit: float | None, left: float | None) -> dict[str, float] | None:
     if limit is None or left is None:
         return None
     return {"limit": limit, "used": round(limit - left, 9), "left": round(left, 9)}
-
-
-async def _answer(parts: Parts, request: Request, owner: str | None, known: tuple[str, ...]) -> ASGIApp:
-    by, is_csv = _by(request, known), wants_csv(request)
-    since, until = _days(request)
-    rows = await parts.store.usage((since - EPOCH).days, (until - EPOCH).days, owner=owner, limit=MOST_ROWS)
-    if len(rows) == MOST_ROWS:
-        raise BadRequest("That is too much for one answer. Ask for fewer days, or for one owner.", code="too_much")
-    shown = await _named(parts, _summed(rows, by), by)
-    currency = parts.budgets.spending.currency
-    if is_csv:
-        return csv_answer([{**row, "currency": currency} for row in shown], f"usage-{since}-{until}.csv")
-    body = {"since": since.isoformat(), "until": until.isoformat(), "currency": currency, "usage": shown}
-    return LongJson(body)
 
 
 def _by(request: Request, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,43 +185,3 @@ def _summed(rows: list[UsageRow], by: tuple[str, ...]) -> list[dict[str, Any]]:
         for name in SUMS:
             total[name] += getattr(row, name)
     return list(sums.values())
-
-
-async def _named(parts: Parts, rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return rows with names: of people by their owners, and of keys by their ids."""
-    if "key" in by:
-        names = {key.id: key.name for key in await parts.store.list_keys()}
-        rows = [{**row, "key_name": names.get(row["key"], "")} for row in rows]
-    if "owner" in by:
-        people = {owner: await _person(parts, owner) for owner in {row["owner"] for row in rows}}
-        rows = [{**row, "person": people[row["owner"]]} for row in rows]
-    if "day" in by:
-        rows = [{**row, "day": (EPOCH + timedelta(days=row["day"])).isoformat()} for row in rows]
-    return [{**row, "cost": round(row["cost"], 9)} for row in rows]
-
-
-async def _person(parts: Parts, owner: str) -> str:
-    account = await parts.people.accounts.of_owner(owner) if parts.people.callers.exist else None
-    return "" if account is None else account.body.name
-
-
-_QUERY = {
-    "since": "the first day; by default the first of this month",
-    "until": "the last day; by default today",
-    "by": "what the sums are by, with commas: day, key, model",
-    "format": "json or csv",
-}
-_ANSWERS = {200: "the sums", 400: "a bad query"}
-
-ENDPOINTS = [
-    Endpoint("GET", "/api/usage", own_usage, who=READ, query=_QUERY, answers=_ANSWERS),
-    Endpoint("GET", "/api/budget", own_budget, who=READ, answers={200: "the budgets, and what is left"}),
-    Endpoint(
-        "GET",
-        "/api/admin/usage",
-        all_usage,
-        who=ADMIN,
-        query={**_QUERY, "owner": "the owner of the runs", "by": "day, owner, key, model"},
-        answers=_ANSWERS,
-    ),
-]

@@ -14,27 +14,28 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asks import AiSdkAsk
+from ...engine.engine import Engine
 from ...errors import BadRequest, StaleView
 from ...fields import check_fields
 from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import HEAD
+from ...store import HEAD, Store
 from ...store.files import check_references, with_pictures
 from ...wires import ai_sdk
 from ...wires import ai_sdk_request as ai_sdk_messages
 from ...wires.ai_sdk_request import UIMessage
 from ...wires.ui_fields import AI_SDK, THE_PAGE
 from ..api.runs import stop_within
-from ..caller import own_run, owner_of
+from ..caller import Reach, owner_of
 from ..errors import NoContent, json_of
-from ..request import check_name, convert, decode_object, idempotency, read_body
-from ..routing import Endpoint
-from ..run_json import run_json
-from ..services import Parts
-from .ollama import is_ollamas, ollama_chat
-from .openai_chat import named_session
-from .run_responses import answer_headers, so_far, stream
+from ..feature import Endpoint, Feature
+from ..request import Bodies, check_name, convert, decode_object, idempotency
+from ..run_json import RunViews
+from ..starting.starting import Starting
+from .ollama import Ollama, is_ollamas
+from .openai_chat import ChatStarts
+from .run_responses import Answers, answer_headers, so_far
 
 
 class UIChat(msgspec.Struct, frozen=True):
@@ -61,74 +62,197 @@ class ChatTurn(NamedTuple):
     """Whether the message is stored already, and may have a run."""
 
 
-async def send_to_chat(parts: Parts, request: Request) -> ASGIApp:
-    """Handle a message, an edit, tool results or a regenerate, and stream the run."""
-    raw = await read_body(parts, request)
-    fields = decode_object(raw)
-    if is_ollamas(fields):
-        return await ollama_chat(parts, request, fields, raw)
-    body = convert(fields, UIChat)
-    check_fields(fields, AI_SDK, THE_PAGE)
-    if not body.messages:
-        raise BadRequest("messages is empty.", param="messages")
-    run = await (_ask(parts, request, body, raw) if body.id is None else _send(parts, request, body, body.id, raw))
-    return _stream(parts, run)
+_CHAT = "/api/chat/{chat_id}"
 
 
-async def _ask(parts: Parts, request: Request, body: UIChat, raw: bytes) -> Run:
-    """Start a run without a session: the model gets the messages of the request alone."""
-    messages = ai_sdk_messages.model_messages(body.messages)
-    if not messages or messages[-1]["role"] == "assistant":
-        raise BadRequest("The request has no message to answer.", param="messages")
-    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
-    if isinstance(allowed, Run):
-        return allowed
-    system = [{"role": "system", "content": body.system}] if body.system else []
-    return await allowed.start(allowed.record(AiSdkAsk(params=body.params, stream=True, messages=system + messages)))
+class AiSdk(Feature):
+    """Chats for pages that use the AI SDK."""
 
+    def __init__(
+        self,
+        bodies: Bodies,
+        answers: Answers,
+        views: RunViews,
+        reach: Reach,
+        starting: Starting,
+        chats: ChatStarts,
+        ollama: Ollama,
+        engine: Engine,
+        store: Store,
+    ) -> None:
+        self._bodies, self._answers, self._views, self._reach = bodies, answers, views, reach
+        self._starting, self._chats, self._ollama, self._engine = starting, chats, ollama, engine
+        self._store = store
 
-async def _send(parts: Parts, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
-    if "/" in chat_id:
-        raise BadRequest(
-            "A chat id must not have a slash: it is part of the paths to resume and to stop it.", param="id"
+    @Endpoint(
+        "POST",
+        "/api/chat",
+        who=CHAT,
+        takes=UIChat,
+        answers={
+            200: "the parts of the answer",
+            400: "bad input",
+            404: "no such model",
+            406: "the upstream failed after output, in Ollama's words",
+            409: "busy, or a stale view",
+            413: "too large",
+            429: "too many runs",
+            502: "the upstream failed, in Ollama's words",
+            503: "the server is ending",
+            504: "the upstream was silent, in Ollama's words",
+        },
+        streams=True,
+        ollama=True,
+    )
+    async def send_to_chat(self, request: Request) -> ASGIApp:
+        """Handle a message, an edit, tool results or a regenerate, and stream the run."""
+        raw = await self._bodies.read(request)
+        fields = decode_object(raw)
+        if is_ollamas(fields):
+            return await self._ollama.ollama_chat(request, fields, raw)
+        body = convert(fields, UIChat)
+        check_fields(fields, AI_SDK, THE_PAGE)
+        if not body.messages:
+            raise BadRequest("messages is empty.", param="messages")
+        run = await (self._ask(request, body, raw) if body.id is None else self._send(request, body, body.id, raw))
+        return self._stream(run)
+
+    async def _ask(self, request: Request, body: UIChat, raw: bytes) -> Run:
+        """Start a run without a session: the model gets the messages of the request alone."""
+        messages = ai_sdk_messages.model_messages(body.messages)
+        if not messages or messages[-1]["role"] == "assistant":
+            raise BadRequest("The request has no message to answer.", param="messages")
+        allowed = await self._starting.allow(request, body.model, idempotency(request, raw))
+        if isinstance(allowed, Run):
+            return allowed
+        system = [{"role": "system", "content": body.system}] if body.system else []
+        return await allowed.start(
+            allowed.record(AiSdkAsk(params=body.params, stream=True, messages=system + messages))
         )
-    if chat_id.startswith("run_"):
-        raise BadRequest("A chat id must not begin with run_: such a path means a run.", param="id")
-    session = await named_session(parts, owner_of(request), check_name(chat_id, "id"))
-    allowed = await parts.starting.allow(request, body.model or session.model, idempotency(request, raw))
-    if isinstance(allowed, Run):
-        return allowed
-    messages = await with_pictures(parts.store, session.id, await parts.store.messages(session.id))
-    path = branch(messages, session.head_id)
-    turn = _turn(body, path, messages)
-    if (going_on := await _going_on(parts, session, turn)) is not None:
-        return going_on
-    ask = AiSdkAsk(
-        params={**session.params, **body.params},
-        stream=True,
-        system=body.system or "",
-        session_name=chat_id,
-        ui_message=turn.goes_on_with,
-    )
-    if body.if_busy == "queue" and turn.parent != HEAD:
-        raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
-    await check_references(parts.store, session.id, turn.input)
-    return await allowed.start(
-        allowed.record(ask, session_id=session.id),
-        turn.input,
-        session=session,
-        parent=turn.parent,
-        expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
-        if_busy=body.if_busy,
-    )
 
+    async def _send(self, request: Request, body: UIChat, chat_id: str, raw: bytes) -> Run:
+        if "/" in chat_id:
+            raise BadRequest(
+                "A chat id must not have a slash: it is part of the paths to resume and to stop it.", param="id"
+            )
+        if chat_id.startswith("run_"):
+            raise BadRequest("A chat id must not begin with run_: such a path means a run.", param="id")
+        session = await self._chats.session(owner_of(request), check_name(chat_id, "id"))
+        allowed = await self._starting.allow(request, body.model or session.model, idempotency(request, raw))
+        if isinstance(allowed, Run):
+            return allowed
+        messages = await with_pictures(self._store, session.id, await self._store.messages(session.id))
+        path = branch(messages, session.head_id)
+        turn = _turn(body, path, messages)
+        if (going_on := await self._going_on(session, turn)) is not None:
+            return going_on
+        ask = AiSdkAsk(
+            params={**session.params, **body.params},
+            stream=True,
+            system=body.system or "",
+            session_name=chat_id,
+            ui_message=turn.goes_on_with,
+        )
+        if body.if_busy == "queue" and turn.parent != HEAD:
+            raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
+        await check_references(self._store, session.id, turn.input)
+        return await allowed.start(
+            allowed.record(ask, session_id=session.id),
+            turn.input,
+            session=session,
+            parent=turn.parent,
+            expect_head=session.head_id if turn.parent != HEAD and body.if_busy == "reject" else HEAD,
+            if_busy=body.if_busy,
+        )
 
-async def _going_on(parts: Parts, session: Session, turn: ChatTurn) -> Run | None:
-    """Return the run that answers the same message already: a repeated request is one."""
-    if not turn.is_repeated:
-        return None
-    runs = await parts.engine.of_session(session.id)
-    return next((run for run in runs if run.status == "running" and run.record.parent_id == turn.parent), None)
+    async def _going_on(self, session: Session, turn: ChatTurn) -> Run | None:
+        """Return the run that answers the same message already: a repeated request is one."""
+        if not turn.is_repeated:
+            return None
+        runs = await self._engine.of_session(session.id)
+        return next((run for run in runs if run.status == "running" and run.record.parent_id == turn.parent), None)
+
+    # Resuming and stopping.
+
+    @Endpoint("GET", _CHAT, who=READ, answers={200: "its messages", 400: "a bad id", 404: "no such chat"})
+    async def get_chat(self, request: Request) -> ASGIApp:
+        """Return a chat's messages in the SDK's shape, for `useChat` after a reload."""
+        session = await self._own_chat(request)
+        path = branch(await self._store.messages(session.id), session.head_id)
+        path = await with_pictures(self._store, session.id, path)
+        active = await self._active(session)
+        return json_of(
+            {
+                "id": request.path_params["chat_id"],
+                "session_id": session.id,
+                "messages": ai_sdk_messages.ui_messages(path),
+                "active_run": active.id if active else None,
+            }
+        )
+
+    @Endpoint(
+        "GET",
+        f"{_CHAT}/stream",
+        who=READ,
+        query={"startIndex": "parts seen; below zero, parts from the end"},
+        answers={
+            200: "the parts of the answer",
+            204: "no active run",
+            400: "a bad query",
+            404: "no such run",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    )
+    async def resume_chat(self, request: Request) -> ASGIApp:
+        """Stream the active run of a chat from its start, or after some parts; 204 if there is none."""
+        start = _start_index(request)
+        run = await self._run_of(request)
+        if run is None:
+            return NoContent()
+        if start >= 0:
+            return self._stream(run, skip=start)
+        there = await _count(run)
+        return self._stream(run, skip=max(0, there + start), tail=there - 1)
+
+    @Endpoint(
+        "POST",
+        f"{_CHAT}/stop",
+        who=CHAT,
+        stores=False,
+        answers={200: "what stopped", 400: "a bad id", 404: "no such run"},
+    )
+    async def stop_chat(self, request: Request) -> ASGIApp:
+        """Stop the active run of a chat and its queue. Succeeds if there is none."""
+        chat_id = request.path_params["chat_id"]
+        if chat_id.startswith("run_"):
+            run = await self._reach.run(request, chat_id)
+            await stop_within(run)
+            return json_of({"stopped": [self._views.json(run)]})
+        session = await self._own_chat(request)
+        return json_of({"stopped": [self._views.json(run) for run in await self._engine.stop_session(session.id)]})
+
+    async def _run_of(self, request: Request) -> Run | None:
+        """Return a run by its id, even after its end, or the active run of a chat."""
+        chat_id = request.path_params["chat_id"]
+        if chat_id.startswith("run_"):
+            return await self._reach.run(request, chat_id)
+        return await self._active(await self._own_chat(request))
+
+    async def _own_chat(self, request: Request) -> Session:
+        """Return the caller's session of that name. A missing one is empty: a page may request it early."""
+        return await self._chats.session(owner_of(request), check_name(request.path_params["chat_id"], "id"))
+
+    async def _active(self, session: Session) -> Run | None:
+        """Return the active run of a session, or the first queued one."""
+        runs = sorted(await self._engine.of_session(session.id), key=lambda run: (run.status != "running", run.id))
+        return runs[0] if runs else None
+
+    def _stream(self, run: Run, *, skip: int = 0, tail: int | None = None) -> ASGIApp:
+        headers = {**answer_headers(run), ai_sdk.HEADER: ai_sdk.VERSION, "x-workflow-run-id": run.id}
+        if tail is not None:
+            headers["x-workflow-stream-tail-index"] = str(tail)
+        return self._answers.stream(run, rendering_of(run), skip=skip, headers=headers)
 
 
 # The meaning of a request.
@@ -225,67 +349,6 @@ def _refuse_other_branch(id: str | None, path: list[Message], messages: list[Mes
         raise StaleView("This chat now shows another branch. Load it again.")
 
 
-# Resuming and stopping.
-
-
-async def get_chat(parts: Parts, request: Request) -> ASGIApp:
-    """Return a chat's messages in the SDK's shape, for `useChat` after a reload."""
-    session = await _own_chat(parts, request)
-    path = branch(await parts.store.messages(session.id), session.head_id)
-    path = await with_pictures(parts.store, session.id, path)
-    active = await _active(parts, session)
-    return json_of(
-        {
-            "id": request.path_params["chat_id"],
-            "session_id": session.id,
-            "messages": ai_sdk_messages.ui_messages(path),
-            "active_run": active.id if active else None,
-        }
-    )
-
-
-async def resume_chat(parts: Parts, request: Request) -> ASGIApp:
-    """Stream the active run of a chat from its start, or after some parts; 204 if there is none."""
-    start = _start_index(request)
-    run = await _run_of(parts, request)
-    if run is None:
-        return NoContent()
-    if start >= 0:
-        return _stream(parts, run, skip=start)
-    there = await _count(run)
-    return _stream(parts, run, skip=max(0, there + start), tail=there - 1)
-
-
-async def stop_chat(parts: Parts, request: Request) -> ASGIApp:
-    """Stop the active run of a chat and its queue. Succeeds if there is none."""
-    chat_id = request.path_params["chat_id"]
-    if chat_id.startswith("run_"):
-        run = await own_run(parts, request, chat_id)
-        await stop_within(run)
-        return json_of({"stopped": [run_json(parts, run)]})
-    session = await _own_chat(parts, request)
-    return json_of({"stopped": [run_json(parts, run) for run in await parts.engine.stop_session(session.id)]})
-
-
-async def _run_of(parts: Parts, request: Request) -> Run | None:
-    """Return a run by its id, even after its end, or the active run of a chat."""
-    chat_id = request.path_params["chat_id"]
-    if chat_id.startswith("run_"):
-        return await own_run(parts, request, chat_id)
-    return await _active(parts, await _own_chat(parts, request))
-
-
-async def _own_chat(parts: Parts, request: Request) -> Session:
-    """Return the caller's session of that name. A missing one is empty: a page may request it early."""
-    return await named_session(parts, owner_of(request), check_name(request.path_params["chat_id"], "id"))
-
-
-async def _active(parts: Parts, session: Session) -> Run | None:
-    """Return the active run of a session, or the first queued one."""
-    runs = sorted(await parts.engine.of_session(session.id), key=lambda run: (run.status != "running", run.id))
-    return runs[0] if runs else None
-
-
 def _start_index(request: Request) -> int:
     text = request.query_params.get("startIndex") or "0"
     digits = text.removeprefix("-")
@@ -302,65 +365,7 @@ async def _count(run: Run) -> int:
     return count - 1 if run.log.closed else count  # [DONE] is not a part
 
 
-def _stream(parts: Parts, run: Run, *, skip: int = 0, tail: int | None = None) -> ASGIApp:
-    headers = {**answer_headers(run), ai_sdk.HEADER: ai_sdk.VERSION, "x-workflow-run-id": run.id}
-    if tail is not None:
-        headers["x-workflow-stream-tail-index"] = str(tail)
-    return stream(parts, run, rendering_of(run), skip=skip, headers=headers)
-
-
 def rendering_of(run: Run) -> ai_sdk.PartStream:
     """Return the rendering of a run from its first event: the same parts each time."""
     ask = run.record.ask
     return ai_sdk.PartStream(run.id, ask.ui_message if isinstance(ask, AiSdkAsk) else None)
-
-
-_CHAT = "/api/chat/{chat_id}"
-
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/api/chat",
-        send_to_chat,
-        who=CHAT,
-        takes=UIChat,
-        answers={
-            200: "the parts of the answer",
-            400: "bad input",
-            404: "no such model",
-            406: "the upstream failed after output, in Ollama's words",
-            409: "busy, or a stale view",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed, in Ollama's words",
-            503: "the server is ending",
-            504: "the upstream was silent, in Ollama's words",
-        },
-        streams=True,
-        ollama=True,
-    ),
-    Endpoint(
-        "GET",
-        f"{_CHAT}/stream",
-        resume_chat,
-        who=READ,
-        query={"startIndex": "parts seen; below zero, parts from the end"},
-        answers={
-            200: "the parts of the answer",
-            204: "no active run",
-            400: "a bad query",
-            404: "no such run",
-            410: "the log was trimmed",
-        },
-        streams=True,
-    ),
-    Endpoint(
-        "POST",
-        f"{_CHAT}/stop",
-        stop_chat,
-        who=CHAT,
-        stores=False,
-        answers={200: "what stopped", 400: "a bad id", 404: "no such run"},
-    ),
-    Endpoint("GET", _CHAT, get_chat, who=READ, answers={200: "its messages", 400: "a bad id", 404: "no such chat"}),
-]

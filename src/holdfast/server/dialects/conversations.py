@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.requests import Request
 
+from ...engine.engine import Engine
 from ...errors import BadRequest, HoldfastError, RunNotFound
 from ...runs.run import Run
+from ...store import Store
 from ...store.documents import Documents, Stored
 from ..api.runs import stop_within
 from ..request import check_name, header
-from ..services import Parts
 
 _KIND = "conversation"
 
@@ -38,43 +39,45 @@ def named_in(request: Request) -> str | None:
     return check_name(name, "X-Conversation-Id")
 
 
-async def start_named(parts: Parts, name: str, begin: Callable[[], Awaitable[Run]]) -> Run:
-    """Start a run with a name, and stop the one that had it. If the name cannot be set, the run is stopped."""
-    run = await begin()
-    try:
-        before = await _give(parts, name, run)
-    except HoldfastError:
-        await stop_within(run)
-        raise
-    if before is not None:
-        await stop_within(before, by="replaced")
-    return run
+class RunNames:
+    """Names of runs."""
 
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self._store, self._engine = store, engine
 
-async def find(parts: Parts, owner: str, name: str) -> Run | None:
-    """Return the newest run of a name; None if there is none, or its log was trimmed."""
-    run = await _holder(parts, await _names(parts).get(_id(owner, name)))
-    return run if run is not None and run.log.oldest == 1 else None
+    async def start(self, name: str, begin: Callable[[], Awaitable[Run]]) -> Run:
+        """Start a run with a name, and stop the one that had it. If the name cannot be set, the run is stopped."""
+        run = await begin()
+        try:
+            before = await self._give(name, run)
+        except HoldfastError:
+            await stop_within(run)
+            raise
+        if before is not None:
+            await stop_within(before, by="replaced")
+        return run
 
+    async def find(self, owner: str, name: str) -> Run | None:
+        """Return the newest run of a name; None if there is none, or its log was trimmed."""
+        run = await self._holder(await self._names().get(_id(owner, name)))
+        return run if run is not None and run.log.oldest == 1 else None
 
-async def _give(parts: Parts, name: str, run: Run) -> Run | None:
-    """Set the run of a name, and return the one before."""
-    owner = run.record.owner
-    return await _holder(parts, await _names(parts).exchange(_id(owner, name), NamedRun(run.id), owner=owner))
+    async def _give(self, name: str, run: Run) -> Run | None:
+        """Set the run of a name, and return the one before."""
+        owner = run.record.owner
+        return await self._holder(await self._names().exchange(_id(owner, name), NamedRun(run.id), owner=owner))
 
+    def _names(self) -> Documents[NamedRun]:
+        return Documents(self._store, _KIND, NamedRun, now=self._engine.now)
 
-def _names(parts: Parts) -> Documents[NamedRun]:
-    return Documents(parts.store, _KIND, NamedRun, now=parts.engine.now)
-
-
-async def _holder(parts: Parts, named: Stored[NamedRun] | None) -> Run | None:
-    """Return the run that has a name; None if it was deleted."""
-    if named is None:
-        return None
-    try:
-        return await parts.engine.open(named.body.run_id)
-    except RunNotFound:
-        return None
+    async def _holder(self, named: Stored[NamedRun] | None) -> Run | None:
+        """Return the run that has a name; None if it was deleted."""
+        if named is None:
+            return None
+        try:
+            return await self._engine.open(named.body.run_id)
+        except RunNotFound:
+            return None
 
 
 def _id(owner: str, name: str) -> str:

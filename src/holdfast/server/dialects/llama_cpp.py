@@ -10,18 +10,17 @@ from starlette.types import ASGIApp
 
 from ...access import CHAT, READ
 from ...asgi.cursor import RunFrames
-from ...asgi.event_stream import EventStream
 from ...errors import BadRequest, NotFound
 from ...runs.run import Run
 from ...wires import llama_cpp
 from ..api.runs import stop_within
 from ..caller import owner_of
 from ..errors import Json, NoContent
-from ..request import check_name, decode, read_body
-from ..routing import Endpoint
+from ..feature import Endpoint, Feature
+from ..request import Bodies, check_name, decode
 from ..run_json import run_headers
-from ..services import Parts
-from . import conversations
+from ..streams import Streams
+from .conversations import RunNames
 from .openai_chat import chunks_of
 from .run_responses import so_far
 
@@ -44,39 +43,61 @@ class Lookup(msgspec.Struct, frozen=True):
     conversation_ids: list[str] = []
 
 
-async def read_stream(parts: Parts, request: Request) -> ASGIApp:
-    """Send a conversation's bytes from an offset on, then live ones, to the end."""
-    name, skip = _name(request), _offset(request)
-    run = await conversations.find(parts, owner_of(request), name)
-    if run is None:
-        raise StreamNotFound(name)
-    return EventStream(
-        RunFrames(run, llama_cpp.FromByte(chunks_of(run).render, skip).render),
-        parts.closing,
-        headers=[(name.encode(), value.encode()) for name, value in run_headers(run).items()],
-        heartbeat=parts.settings.heartbeat,
-        sign_of_life=b"",  # heartbeat bytes would count as content
-        send_timeout=parts.settings.send_timeout,
+_QUERY = {"conv_id": "what X-Conversation-Id said"}
+
+
+class NamedStreams(Feature):
+    """Streams of named runs."""
+
+    def __init__(self, bodies: Bodies, streams: Streams, names: RunNames) -> None:
+        self._bodies, self._streams, self._names = bodies, streams, names
+
+    @Endpoint(
+        "GET",
+        "/v1/stream",
+        who=READ,
+        query={**_QUERY, "from": "the bytes seen"},
+        answers={200: "the bytes from there on, live to the end", 400: "a bad query", 404: "no such conversation"},
+        streams=True,
     )
+    async def read_stream(self, request: Request) -> ASGIApp:
+        """Send a conversation's bytes from an offset on, then live ones, to the end."""
+        name, skip = _name(request), _offset(request)
+        run = await self._names.find(owner_of(request), name)
+        if run is None:
+            raise StreamNotFound(name)
+        return self._streams.stream(
+            RunFrames(run, llama_cpp.FromByte(chunks_of(run).render, skip).render),
+            headers=[(name.encode(), value.encode()) for name, value in run_headers(run).items()],
+            sign_of_life=b"",  # heartbeat bytes would count as content
+        )
 
+    @Endpoint("DELETE", "/v1/stream", who=CHAT, query=_QUERY, answers={204: "stopped", 400: "a bad query"})
+    async def stop_stream(self, request: Request) -> ASGIApp:
+        """Stop a conversation's run. Succeeds if there is none, or it has ended."""
+        run = await self._names.find(owner_of(request), _name(request))
+        if run is None:
+            return NoContent()
+        await stop_within(run)
+        return NoContent(run_headers(run))
 
-async def stop_stream(parts: Parts, request: Request) -> ASGIApp:
-    """Stop a conversation's run. Succeeds if there is none, or it has ended."""
-    run = await conversations.find(parts, owner_of(request), _name(request))
-    if run is None:
-        return NoContent()
-    await stop_within(run)
-    return NoContent(run_headers(run))
-
-
-async def look_up(parts: Parts, request: Request) -> ASGIApp:
-    """Return the state of conversations: whether they exist, their size, and whether they have ended."""
-    names = decode(await read_body(parts, request), Lookup).conversation_ids
-    if len(names) > MOST:
-        raise BadRequest(f"At most {MOST} conversations can be looked up at once.", param="conversation_ids")
-    once = dict.fromkeys(name for name in names if name)
-    found = [(name, await conversations.find(parts, owner_of(request), name)) for name in once]
-    return Json([await _described(name, run) for name, run in found if run is not None])
+    @Endpoint(
+        "POST",
+        "/v1/streams/lookup",
+        who=CHAT,
+        stores=False,
+        takes=Lookup,
+        answers={200: "those that there are", 400: "bad input", 413: "too large"},
+        lists=True,
+    )
+    async def look_up(self, request: Request) -> ASGIApp:
+        """Return the state of conversations: whether they exist, their size, and whether they have ended."""
+        names = decode(await self._bodies.read(request), Lookup).conversation_ids
+        if len(names) > MOST:
+            raise BadRequest(f"At most {MOST} conversations can be looked up at once.", param="conversation_ids")
+        once = dict.fromkeys(name for name in names if name)
+        found = [(name, await self._names.find(owner_of(request), name)) for name in once]
+        return Json([await _described(name, run) for name, run in found if run is not None])
 
 
 async def _described(name: str, run: Run) -> dict[str, Any]:
@@ -108,29 +129,3 @@ def _offset(request: Request) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest("from is the number of bytes seen.", param="from")
     return int(text)
-
-
-_QUERY = {"conv_id": "what X-Conversation-Id said"}
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/stream",
-        read_stream,
-        who=READ,
-        query={**_QUERY, "from": "the bytes seen"},
-        answers={200: "the bytes from there on, live to the end", 400: "a bad query", 404: "no such conversation"},
-        streams=True,
-    ),
-    Endpoint("DELETE", "/v1/stream", stop_stream, who=CHAT, query=_QUERY, answers={204: "stopped", 400: "a bad query"}),
-    Endpoint(
-        "POST",
-        "/v1/streams/lookup",
-        look_up,
-        who=CHAT,
-        stores=False,
-        takes=Lookup,
-        answers={200: "those that there are", 400: "bad input", 413: "too large"},
-        lists=True,
-    ),
-]

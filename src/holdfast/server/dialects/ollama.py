@@ -33,14 +33,16 @@ from ...wires.ollama import (
     own_fields,
     plain_name,
 )
-from ..caller import model_of, providers_of
+from ..caller import access_of
+from ..config.live_settings import Configured
 from ..errors import Json, json_of, retry_headers
-from ..request import convert, decode_object, idempotency, read_body
-from ..routing import Endpoint, Handler
-from ..services import Parts
-from ..starting.starting import AllowedStart
-from .openai_chat import ChatBody, check_messages, start_chat
+from ..feature import Endpoint, Feature, Handling
+from ..request import Bodies, convert, decode_object, idempotency
+from ..sources.models import AllowedModels
+from ..starting.starting import AllowedStart, Starting
+from .openai_chat import ChatBody, ChatStarts, check_messages
 from .run_responses import (
+    Answers,
     WholeAnswer,
     answer_headers,
     failed_after_output,
@@ -48,7 +50,6 @@ from .run_responses import (
     is_bare,
     not_again,
     so_far,
-    stream,
 )
 
 VERSION = "0.12.0"
@@ -65,18 +66,23 @@ class OllamaBody(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-def with_ollama_errors(handler: Handler) -> Handler:
+def with_ollama_errors(handler: Handling) -> Handling:
     """Return errors in Ollama's shape: its clients read `error` as a text."""
 
     @wraps(handler)
-    async def answered(parts: Parts, request: Request) -> ASGIApp:
+    async def answered(self: Any, request: Request) -> ASGIApp:
         try:
-            return await handler(parts, request)
+            return await handler(self, request)
         except HoldfastError as error:
             info = error.info()
             return Json(ollama_refusal(info), info.status, headers=retry_headers(info))
 
     return answered
+
+
+def is_ollama(configured: Configured, found: FoundModel) -> bool:
+    """Return whether the upstream of a model is an Ollama."""
+    return configured.dialect(found.provider.name) == "ollama"
 
 
 def is_ollamas(fields: Mapping[str, Any]) -> bool:
@@ -86,93 +92,6 @@ def is_ollamas(fields: Mapping[str, Any]) -> bool:
     messages = fields.get("messages")
     first = messages[0] if isinstance(messages, list) and messages else None
     return isinstance(first, dict) and "parts" not in first and "content" in first
-
-
-async def ollama_chat(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
-    """Answer a chat, streaming by default. A disconnect stops the run."""
-
-    @with_ollama_errors
-    async def answer(parts: Parts, request: Request) -> ASGIApp:
-        return await _answer(parts, request, fields, raw, OLLAMA_CHAT)
-
-    return await answer(parts, request)
-
-
-@with_ollama_errors
-async def generate_text(parts: Parts, request: Request) -> ASGIApp:
-    """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
-    raw = await read_body(parts, request)
-    fields = decode_object(raw)
-    if not fields.get("prompt") and not fields.get("images"):
-        body = convert(fields, OllamaBody)
-        await model_of(parts, request, plain_name(body.model))
-        head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
-        return Json({**head, "response": "", "done": True, "done_reason": "load"})
-    return await _answer(parts, request, fields, raw, OLLAMA_GENERATE)
-
-
-async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
-    body = convert(fields, OllamaBody)
-    allowed = await parts.starting.allow(request, plain_name(body.model), idempotency(request, raw))
-    run = allowed if isinstance(allowed, Run) else await _start(parts, request, allowed, fields, table)
-    lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
-    if body.stream is False:
-        return WholeAnswer(parts, run, partial(_whole, lines), attached=run.take_hold())
-    headers = {**answer_headers(run), "content-type": NDJSON}
-    return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
-
-
-async def _start(parts: Parts, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
-    native = is_ollama(parts, allowed.model.found)
-    check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
-    chat = chat_of(fields)
-    chat_body = convert(chat, ChatBody)
-    check_messages(chat_body)
-    ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
-    return await start_chat(parts, request, allowed, chat_body, chat, ask)
-
-
-def is_ollama(parts: Parts, found: FoundModel) -> bool:
-    """Return whether the upstream of a model is an Ollama."""
-    return parts.configured.dialect(found.provider.name) == "ollama"
-
-
-def _lines(run: Run, model: str, *, is_chat: bool) -> OllamaLines:
-    return OllamaLines(run.id, model, run.record.created_at, is_chat=is_chat, settled_at=lambda: run.record.settled_at)
-
-
-async def _whole(lines: OllamaLines, parts: Parts, run: Run) -> ASGIApp:
-    settled = await run.settled()
-    if isinstance(settled, (Failed, Interrupted)) and await is_bare(run):
-        return _refused(run, settled)
-    events: list[Event] = []
-    async for some in so_far(run):
-        events += some
-    answer = lines.whole(events)
-    if isinstance(settled, (Failed, Interrupted)):
-        return json_of(answer, status_code=parts.settings.failed_status, headers=failed_after_output(run))
-    status, headers = (NOT_RETRIED, not_again(run)) if isinstance(settled, Stopped) else (200, answer_headers(run))
-    return json_of(answer, status_code=status, headers=headers)
-
-
-def _refused(run: Run, settled: Failed | Interrupted) -> ASGIApp:
-    return Json(ollama_error(settled, run.id), settled.error.status, headers=failed_headers(run, settled))
-
-
-# Models.
-
-
-async def list_tags(parts: Parts, request: Request) -> ASGIApp:
-    """List the models in Ollama's shape."""
-    providers = providers_of(parts, request)
-    names = [*await providers.names(demo=not providers.real), *providers.aliases]
-    return Json({"models": [_listed(name) for name in names]})
-
-
-def _listed(name: str) -> dict[str, Any]:
-    digest = hashlib.sha256(name.encode()).hexdigest()  # clients take models of one digest for one model
-    known = {"size": 0, "digest": digest, "modified_at": "1970-01-01T00:00:00Z", "details": _DETAILS}
-    return {"name": name, "model": name, **known}
 
 
 _DETAILS = {
@@ -185,34 +104,33 @@ _DETAILS = {
 }
 
 
-@with_ollama_errors
-async def show_model(parts: Parts, request: Request) -> ASGIApp:
-    """Return the known data of a model."""
-    fields = decode_object(await read_body(parts, request))
-    name = plain_name(fields.get("model") or fields.get("name"))
-    if not isinstance(name, str):
-        raise BadRequest("model is missing.", param="model")
-    provider, *_ = await providers_of(parts, request).find(name)
-    able = ["completion", "tools"] if getattr(provider, "tools", True) else ["completion"]
-    texts = {"modelfile": "", "parameters": "", "template": "", "license": ""}
-    return Json({**texts, "details": _DETAILS, "model_info": {}, "capabilities": able})
+class Ollama(Feature):
+    """Chats and models in Ollama's dialect."""
 
+    def __init__(
+        self,
+        bodies: Bodies,
+        answers: Answers,
+        starting: Starting,
+        models: AllowedModels,
+        configured: Configured,
+        chats: ChatStarts,
+    ) -> None:
+        self._bodies, self._answers, self._starting, self._models = bodies, answers, starting, models
+        self._configured, self._chats = configured, chats
 
-async def ollama_version(parts: Parts, request: Request) -> ASGIApp:
-    """Return the version of Ollama's API."""
-    return Json({"version": VERSION})
+    async def ollama_chat(self, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
+        """Answer a chat, streaming by default. A disconnect stops the run."""
 
+        @with_ollama_errors
+        async def answer(self: Ollama, request: Request) -> ASGIApp:
+            return await self._answer(request, fields, raw, OLLAMA_CHAT)
 
-async def running_models(parts: Parts, request: Request) -> ASGIApp:
-    """List the loaded models: always empty here."""
-    return Json({"models": []})
+        return await answer(self, request)
 
-
-ENDPOINTS = [
-    Endpoint(
+    @Endpoint(
         "POST",
         "/api/generate",
-        generate_text,
         who=CHAT,
         takes=OllamaBody,
         answers={
@@ -228,16 +146,101 @@ ENDPOINTS = [
         },
         streams=True,
         ollama=True,
-    ),
-    Endpoint("GET", "/api/tags", list_tags, who=READ, answers={200: "the models"}),
-    Endpoint(
+    )
+    @with_ollama_errors
+    async def generate_text(self, request: Request) -> ASGIApp:
+        """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
+        raw = await self._bodies.read(request)
+        fields = decode_object(raw)
+        if not fields.get("prompt") and not fields.get("images"):
+            body = convert(fields, OllamaBody)
+            await self._models.find(access_of(request), plain_name(body.model))
+            head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
+            return Json({**head, "response": "", "done": True, "done_reason": "load"})
+        return await self._answer(request, fields, raw, OLLAMA_GENERATE)
+
+    async def _answer(self, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
+        body = convert(fields, OllamaBody)
+        allowed = await self._starting.allow(request, plain_name(body.model), idempotency(request, raw))
+        run = allowed if isinstance(allowed, Run) else await self._start(request, allowed, fields, table)
+        lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
+        if body.stream is False:
+            return WholeAnswer(run, partial(self._whole, lines), attached=run.take_hold())
+        headers = {**answer_headers(run), "content-type": NDJSON}
+        return self._answers.stream(
+            run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b""
+        )
+
+    async def _start(self, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
+        native = is_ollama(self._configured, allowed.model.found)
+        check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
+        chat = chat_of(fields)
+        chat_body = convert(chat, ChatBody)
+        check_messages(chat_body)
+        ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
+        return await self._chats.start(request, allowed, chat_body, chat, ask)
+
+    async def _whole(self, lines: OllamaLines, run: Run) -> ASGIApp:
+        settled = await run.settled()
+        if isinstance(settled, (Failed, Interrupted)) and await is_bare(run):
+            return _refused(run, settled)
+        events: list[Event] = []
+        async for some in so_far(run):
+            events += some
+        answer = lines.whole(events)
+        if isinstance(settled, (Failed, Interrupted)):
+            return json_of(answer, status_code=self._answers.failed_status, headers=failed_after_output(run))
+        status, headers = (NOT_RETRIED, not_again(run)) if isinstance(settled, Stopped) else (200, answer_headers(run))
+        return json_of(answer, status_code=status, headers=headers)
+
+    # Models.
+
+    @Endpoint("GET", "/api/tags", who=READ, answers={200: "the models"})
+    async def list_tags(self, request: Request) -> ASGIApp:
+        """List the models in Ollama's shape."""
+        providers = self._models.providers(access_of(request))
+        names = [*await providers.names(demo=not providers.real), *providers.aliases]
+        return Json({"models": [_listed(name) for name in names]})
+
+    @Endpoint(
         "POST",
         "/api/show",
-        show_model,
         who=READ,
         answers={200: "the model", 400: "bad input", 404: "no such model", 413: "too large"},
         ollama=True,
-    ),
-    Endpoint("GET", "/api/version", ollama_version, who=READ, answers={200: "the version"}),
-    Endpoint("GET", "/api/ps", running_models, who=READ, answers={200: "none"}),
-]
+    )
+    @with_ollama_errors
+    async def show_model(self, request: Request) -> ASGIApp:
+        """Return the known data of a model."""
+        fields = decode_object(await self._bodies.read(request))
+        name = plain_name(fields.get("model") or fields.get("name"))
+        if not isinstance(name, str):
+            raise BadRequest("model is missing.", param="model")
+        provider, *_ = await self._models.providers(access_of(request)).find(name)
+        able = ["completion", "tools"] if getattr(provider, "tools", True) else ["completion"]
+        texts = {"modelfile": "", "parameters": "", "template": "", "license": ""}
+        return Json({**texts, "details": _DETAILS, "model_info": {}, "capabilities": able})
+
+    @Endpoint("GET", "/api/version", who=READ, answers={200: "the version"})
+    async def ollama_version(self, request: Request) -> ASGIApp:
+        """Return the version of Ollama's API."""
+        return Json({"version": VERSION})
+
+    @Endpoint("GET", "/api/ps", who=READ, answers={200: "none"})
+    async def running_models(self, request: Request) -> ASGIApp:
+        """List the loaded models: always empty here."""
+        return Json({"models": []})
+
+
+def _lines(run: Run, model: str, *, is_chat: bool) -> OllamaLines:
+    return OllamaLines(run.id, model, run.record.created_at, is_chat=is_chat, settled_at=lambda: run.record.settled_at)
+
+
+def _refused(run: Run, settled: Failed | Interrupted) -> ASGIApp:
+    return Json(ollama_error(settled, run.id), settled.error.status, headers=failed_headers(run, settled))
+
+
+def _listed(name: str) -> dict[str, Any]:
+    digest = hashlib.sha256(name.encode()).hexdigest()  # clients take models of one digest for one model
+    known = {"size": 0, "digest": digest, "modified_at": "1970-01-01T00:00:00Z", "details": _DETAILS}
+    return {"name": name, "model": name, **known}

@@ -13,12 +13,13 @@ from ...errors import BadRequest, ProviderBroke
 from ...fields import check_fields
 from ...upstreams import Forwarded
 from ...wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, own_fields, plain_name
-from ..caller import model_of
-from ..request import decode_object, read_body
-from ..routing import Endpoint
-from ..services import Parts
+from ..caller import access_of
+from ..config.live_settings import Configured
+from ..feature import Endpoint, Feature
+from ..request import Bodies, decode_object
+from ..sources.models import AllowedModels
 from .ollama import is_ollama, with_ollama_errors
-from .pass_through import forward
+from .pass_through import PassThrough
 
 
 class _Embedding(msgspec.Struct, frozen=True):
@@ -57,40 +58,6 @@ class _Input:
         return msgspec.json.encode({**self._body, "model": model})
 
 
-@with_ollama_errors
-async def embed(parts: Parts, request: Request) -> ASGIApp:
-    """Embed one text or several."""
-    fields = decode_object(await read_body(parts, request))
-    return await _embedded(parts, request, fields, lambda found, vectors: {**found, "embeddings": vectors})
-
-
-@with_ollama_errors
-async def embed_one(parts: Parts, request: Request) -> ASGIApp:
-    """Embed one text, by the older call."""
-    fields = decode_object(await read_body(parts, request))
-    return await _embedded(parts, request, fields, lambda _, vectors: {"embedding": vectors[0] if vectors else []})
-
-
-async def _embedded(parts: Parts, request: Request, fields: dict[str, Any], told: Any) -> ASGIApp:
-    if fields.get("input", fields.get("prompt")) is None:
-        raise BadRequest("input is missing.", param="input")
-    model = await model_of(parts, request, plain_name(fields.get("model")))
-    native = is_ollama(parts, model.found)
-    check_fields(fields, {**OLLAMA_EMBED, **OWN_FIELDS} if native else OLLAMA_EMBED, UNKNOWN_OF_OLLAMA)
-
-    def shown(found: Forwarded) -> Forwarded:
-        try:
-            answer = msgspec.json.decode(found.body, type=_Embeddings)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise ProviderBroke("The upstream sent no embeddings.") from None
-        head = {"model": fields["model"], "total_duration": 0, "load_duration": 0}
-        counted = {"prompt_eval_count": answer.prompt_eval_count or answer.usage.prompt_tokens}
-        return Forwarded("application/json", msgspec.json.encode(told({**head, **counted}, answer.vectors())))
-
-    path = "/api/embed" if native else "/embeddings"
-    return await forward(parts, request, path, "application/json", _Input(fields, model.name, native=native), shown)
-
-
 _ANSWERS = {
     200: "the embeddings",
     400: "bad input, or a provider that can only chat",
@@ -101,7 +68,48 @@ _ANSWERS = {
     503: "the server is ending",
     504: "the upstream was silent",
 }
-ENDPOINTS = [
-    Endpoint("POST", "/api/embed", embed, who=CHAT, stores=False, answers=_ANSWERS, ollama=True),
-    Endpoint("POST", "/api/embeddings", embed_one, who=CHAT, stores=False, answers=_ANSWERS, ollama=True),
-]
+
+
+class OllamaEmbeddings(Feature):
+    """Embeddings in Ollama's dialect."""
+
+    def __init__(
+        self, bodies: Bodies, models: AllowedModels, configured: Configured, pass_through: PassThrough
+    ) -> None:
+        self._bodies, self._models, self._configured = bodies, models, configured
+        self._pass_through = pass_through
+
+    @Endpoint("POST", "/api/embed", who=CHAT, stores=False, answers=_ANSWERS, ollama=True)
+    @with_ollama_errors
+    async def embed(self, request: Request) -> ASGIApp:
+        """Embed one text or several."""
+        fields = decode_object(await self._bodies.read(request))
+        return await self._embedded(request, fields, lambda found, vectors: {**found, "embeddings": vectors})
+
+    @Endpoint("POST", "/api/embeddings", who=CHAT, stores=False, answers=_ANSWERS, ollama=True)
+    @with_ollama_errors
+    async def embed_one(self, request: Request) -> ASGIApp:
+        """Embed one text, by the older call."""
+        fields = decode_object(await self._bodies.read(request))
+        return await self._embedded(request, fields, lambda _, vectors: {"embedding": vectors[0] if vectors else []})
+
+    async def _embedded(self, request: Request, fields: dict[str, Any], told: Any) -> ASGIApp:
+        if fields.get("input", fields.get("prompt")) is None:
+            raise BadRequest("input is missing.", param="input")
+        model = await self._models.find(access_of(request), plain_name(fields.get("model")))
+        native = is_ollama(self._configured, model.found)
+        check_fields(fields, {**OLLAMA_EMBED, **OWN_FIELDS} if native else OLLAMA_EMBED, UNKNOWN_OF_OLLAMA)
+
+        def shown(found: Forwarded) -> Forwarded:
+            try:
+                answer = msgspec.json.decode(found.body, type=_Embeddings)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                raise ProviderBroke("The upstream sent no embeddings.") from None
+            head = {"model": fields["model"], "total_duration": 0, "load_duration": 0}
+            counted = {"prompt_eval_count": answer.prompt_eval_count or answer.usage.prompt_tokens}
+            return Forwarded("application/json", msgspec.json.encode(told({**head, **counted}, answer.vectors())))
+
+        path = "/api/embed" if native else "/embeddings"
+        return await self._pass_through.forward(
+            request, path, "application/json", _Input(fields, model.name, native=native), shown
+        )

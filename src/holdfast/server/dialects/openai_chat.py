@@ -15,31 +15,31 @@ from starlette.types import ASGIApp
 from ...access import CHAT, READ
 from ...asgi.event_stream import EventStream
 from ...asks import ChatAsk, chat_ask
+from ...engine.engine import Engine
 from ...errors import BadRequest, RunNotFound
 from ...events import AnySettlement, Failed, Interrupted, ToolCall
 from ...history import Message, Session, branch, results_without_calls, text_of
 from ...ids import new_id
 from ...runs.run import Run
-from ...store import IfBusy, Lifetime
+from ...store import IfBusy, Lifetime, Store
 from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
-from ..caller import own_run
+from ..caller import Reach
 from ..errors import error_answer
-from ..request import check_name, convert, decode_object, header, idempotency, read_body
-from ..routing import Endpoint
-from ..services import Parts
-from ..starting.starting import AllowedStart
+from ..feature import Endpoint, Feature
+from ..request import Bodies, check_name, convert, decode_object, header, idempotency
+from ..starting.starting import AllowedStart, Starting
 from . import conversations
+from .conversations import RunNames
 from .run_responses import (
+    Answers,
     WholeAnswer,
     failed_headers,
     frames_seen,
     gathered,
-    stream,
     unfinished_answer,
-    whole,
 )
 
 OURS = frozenset(name for name, rule in CHAT_FIELDS.items() if rule.kind == "used")
@@ -75,20 +75,194 @@ class ChatBody(msgspec.Struct, frozen=True):
     if_busy: Literal["reject", "queue", "interrupt"] = "reject"
 
 
-async def create_completion(parts: Parts, request: Request) -> ASGIApp:
-    """Answer with a completion, streaming or not. A disconnect stops the run, unless it is in the background."""
-    raw = await read_body(parts, request)
-    decoded = decode_object(raw)
-    body = convert(decoded, ChatBody)
-    check_messages(body)
-    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
-    run = allowed if isinstance(allowed, Run) else await start_chat(parts, request, allowed, body, decoded, ChatAsk())
-    streams = body.stream in (True, "true")
-    if streams:
-        return completion_stream(parts, run, attached=run.take_hold())
-    if body.background:
-        return await unfinished_answer(run, _object)
-    return WholeAnswer(parts, run, completion, attached=run.take_hold())
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    id: str
+    function: _Function
+
+
+class _Calls(msgspec.Struct, frozen=True):
+    calls: list[_Call]
+
+
+class ChatStarts:
+    """Starts runs of requests in OpenAI's shape."""
+
+    def __init__(self, names: RunNames, store: Store, engine: Engine) -> None:
+        self._names, self._store, self._engine = names, store, engine
+
+    async def start(
+        self,
+        request: Request,
+        allowed: AllowedStart,
+        body: ChatBody,
+        decoded: dict[str, Any],
+        ask: ChatAsk,
+        *,
+        begins: bool = False,
+        streams: bool | None = None,
+        keep: bool = False,
+    ) -> Run:
+        """Start the run of a request in OpenAI's shape. `ask` has what its own wire needs to render the run.
+
+        With `begins`, the earlier messages become those of a new session. `keep` stores a run without a session.
+        """
+        name = header(request, b"x-session-id") if body.session_id is None else body.session_id
+        if name is None:
+            _check_all_results(body.messages)
+        conversation = conversations.named_in(request)
+        lifetime: Lifetime = "detached" if body.background or conversation else "attached"
+        ask = replace(
+            ask,
+            params={field: value for field, value in decoded.items() if field not in OURS},
+            stream=body.stream in (True, "true") if streams is None else streams,
+            messages=decoded["messages"] if name is None else [],
+            session_name=name,
+            n=body.n or 1,
+            include_usage=body.stream_options is not None and body.stream_options.include_usage,
+            run_name=conversation,
+        )
+        start: Callable[[], Awaitable[Run]]
+        if name is None:
+            record = allowed.record(ask, lifetime=lifetime)
+            start = partial(allowed.start, record, keep=keep or lifetime == "detached" or allowed.key is not None)
+        else:
+            session_name = check_name(name, "session_id")
+            start = partial(self._start_in_session, allowed, ask, body, session_name, lifetime, begins)
+        return await (start() if conversation is None else self._names.start(conversation, start))
+
+    async def _start_in_session(
+        self, allowed: AllowedStart, ask: ChatAsk, body: ChatBody, name: str, lifetime: Lifetime, begins: bool
+    ) -> Run:
+        if ask.params.get("functions") or any(said.role == "function" for said in body.messages):
+            what = "functions, and messages of the role function, have no place in a session. Send tools instead."
+            raise BadRequest(what, param="functions", code="unsupported")
+        system, new = _new_input(body.messages)
+        if not new:
+            raise BadRequest(
+                "Nothing follows the last assistant message: there is nothing to answer.", param="messages"
+            )
+        input = [_stored(said) for said in new]
+        session = await self.session(allowed.caller.owner, name)
+        if begins and not await self._store.messages(session.id):
+            input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
+        if any(said.role == "tool" for said in input):
+            await self._check_results(session, input)
+        await check_references(self._store, session.id, input)
+        record = allowed.record(replace(ask, system=system), lifetime=lifetime, session_id=session.id)
+        replaces = ask.run_name is not None and body.if_busy == "reject"
+        busy: IfBusy = "interrupt" if replaces else body.if_busy
+        return await allowed.start(record, input, session=session, if_busy=busy)
+
+    async def session(self, owner: str, name: str) -> Session:
+        """Return the owner's session of that name; it is created at its first use."""
+        known = await self._store.get_session(name)
+        if known is not None and known.owner == owner and known.kind == "chat":
+            return known
+        now = self._engine.now()
+        named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]
+        return await self._store.get_session(named) or Session(id=named, owner=owner, created_at=now, updated_at=now)
+
+    async def _check_results(self, session: Session, input: list[Message]) -> None:
+        """Refuse tool results without a call in the session: the model would not get them."""
+        if await self._engine.of_session(session.id):
+            return  # the call may not be stored yet
+        path = branch(await self._store.messages(session.id), session.head_id)
+        new = {said.id for said in input}
+        for result in results_without_calls([*path, *input]):
+            if result.id in new:
+                raise _nobody_called(result.tool_call_id, "in this session")
+
+
+class ChatCompletions(Feature):
+    """Chat completions."""
+
+    def __init__(self, bodies: Bodies, answers: Answers, reach: Reach, starting: Starting, chats: ChatStarts) -> None:
+        self._bodies, self._answers, self._reach, self._starting = bodies, answers, reach, starting
+        self._chats = chats
+
+    @Endpoint(
+        "POST",
+        "/v1/chat/completions",
+        who=CHAT,
+        takes=ChatBody,
+        answers={
+            200: "a completion, or its chunks",
+            202: "a run in the background",
+            400: "bad input",
+            404: "no such model",
+            406: "the upstream failed after output",
+            409: "the session is busy",
+            413: "too large",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
+    )
+    async def create_completion(self, request: Request) -> ASGIApp:
+        """Answer with a completion, streaming or not. A disconnect stops the run, unless it is in the background."""
+        raw = await self._bodies.read(request)
+        decoded = decode_object(raw)
+        body = convert(decoded, ChatBody)
+        check_messages(body)
+        allowed = await self._starting.allow(request, body.model, idempotency(request, raw))
+        run = (
+            allowed if isinstance(allowed, Run) else await self._chats.start(request, allowed, body, decoded, ChatAsk())
+        )
+        streams = body.stream in (True, "true")
+        if streams:
+            return self.completion_stream(run, attached=run.take_hold())
+        if body.background:
+            return await unfinished_answer(run, _object)
+        return WholeAnswer(run, self.completion, attached=run.take_hold())
+
+    # Streaming.
+
+    def completion_stream(self, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
+        """Return a run as chunks, from the first or after `skip` of them."""
+        sign = b"" if chat_ask(run.record.ask).run_name is not None else sse.HEARTBEAT  # its bytes count there
+        return self._answers.stream(
+            run, chunks_of(run), skip=skip, attached=attached, refuse=failure, sign_of_life=sign
+        )
+
+    # Not streaming.
+
+    async def completion(self, run: Run) -> ASGIApp:
+        """Return a settled run as the finished object, with a status that is an error unless it completed."""
+        return await self._answers.whole(run, _object, failure)
+
+    # Resuming.
+
+    @Endpoint(
+        "GET",
+        "/v1/chat/completions/{completion_id}",
+        who=READ,
+        query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
+        answers={
+            200: "the completion",
+            202: "not finished yet",
+            400: "a bad query",
+            404: "no such completion",
+            410: "the log was trimmed",
+        },
+        streams=True,
+    )
+    async def get_completion(self, request: Request) -> ASGIApp:
+        """Return a completion by its id, or stream what follows its first frames."""
+        completion_id = request.path_params["completion_id"]
+        try:
+            run = await self._reach.run(request, openai_chat.run_id_of_completion(completion_id))
+        except RunNotFound:
+            raise RunNotFound(completion_id) from None
+        if request.query_params.get("stream") == "true":
+            return self.completion_stream(run, skip=frames_seen(request))
+        return await (self.completion(run) if run.settlement is not None else unfinished_answer(run, _object))
 
 
 def check_messages(body: ChatBody) -> None:
@@ -100,90 +274,6 @@ def check_messages(body: ChatBody) -> None:
         raise BadRequest("The last message is empty.", param=f"messages[{len(body.messages) - 1}].content")
     if body.n is not None and not 1 <= body.n <= 128:
         raise BadRequest("n is a number from 1 to 128.", param="n")
-
-
-async def start_chat(
-    parts: Parts,
-    request: Request,
-    allowed: AllowedStart,
-    body: ChatBody,
-    decoded: dict[str, Any],
-    ask: ChatAsk,
-    *,
-    begins: bool = False,
-    streams: bool | None = None,
-    keep: bool = False,
-) -> Run:
-    """Start the run of a request in OpenAI's shape. `ask` has what its own wire needs to render the run.
-
-    With `begins`, the earlier messages become those of a new session. `keep` stores a run without a session.
-    """
-    name = header(request, b"x-session-id") if body.session_id is None else body.session_id
-    if name is None:
-        _check_all_results(body.messages)
-    conversation = conversations.named_in(request)
-    lifetime: Lifetime = "detached" if body.background or conversation else "attached"
-    ask = replace(
-        ask,
-        params={field: value for field, value in decoded.items() if field not in OURS},
-        stream=body.stream in (True, "true") if streams is None else streams,
-        messages=decoded["messages"] if name is None else [],
-        session_name=name,
-        n=body.n or 1,
-        include_usage=body.stream_options is not None and body.stream_options.include_usage,
-        run_name=conversation,
-    )
-    start: Callable[[], Awaitable[Run]]
-    if name is None:
-        record = allowed.record(ask, lifetime=lifetime)
-        start = partial(allowed.start, record, keep=keep or lifetime == "detached" or allowed.key is not None)
-    else:
-        session_name = check_name(name, "session_id")
-        start = partial(_start_in_session, parts, allowed, ask, body, session_name, lifetime, begins)
-    return await (start() if conversation is None else conversations.start_named(parts, conversation, start))
-
-
-async def _start_in_session(
-    parts: Parts, allowed: AllowedStart, ask: ChatAsk, body: ChatBody, name: str, lifetime: Lifetime, begins: bool
-) -> Run:
-    if ask.params.get("functions") or any(said.role == "function" for said in body.messages):
-        what = "functions, and messages of the role function, have no place in a session. Send tools instead."
-        raise BadRequest(what, param="functions", code="unsupported")
-    system, new = _new_input(body.messages)
-    if not new:
-        raise BadRequest("Nothing follows the last assistant message: there is nothing to answer.", param="messages")
-    input = [_stored(said) for said in new]
-    session = await named_session(parts, allowed.caller.owner, name)
-    if begins and not await parts.store.messages(session.id):
-        input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
-    if any(said.role == "tool" for said in input):
-        await _check_results(parts, session, input)
-    await check_references(parts.store, session.id, input)
-    record = allowed.record(replace(ask, system=system), lifetime=lifetime, session_id=session.id)
-    replaces = ask.run_name is not None and body.if_busy == "reject"
-    busy: IfBusy = "interrupt" if replaces else body.if_busy
-    return await allowed.start(record, input, session=session, if_busy=busy)
-
-
-async def named_session(parts: Parts, owner: str, name: str) -> Session:
-    """Return the owner's session of that name; it is created at its first use."""
-    known = await parts.store.get_session(name)
-    if known is not None and known.owner == owner and known.kind == "chat":
-        return known
-    now = parts.engine.now()
-    named = "ses_n" + hashlib.sha256(f"{owner}\n{name}".encode()).hexdigest()[:40]
-    return await parts.store.get_session(named) or Session(id=named, owner=owner, created_at=now, updated_at=now)
-
-
-async def _check_results(parts: Parts, session: Session, input: list[Message]) -> None:
-    """Refuse tool results without a call in the session: the model would not get them."""
-    if await parts.engine.of_session(session.id):
-        return  # the call may not be stored yet
-    path = branch(await parts.store.messages(session.id), session.head_id)
-    new = {said.id for said in input}
-    for result in results_without_calls([*path, *input]):
-        if result.id in new:
-            raise _nobody_called(result.tool_call_id, "in this session")
 
 
 def _check_all_results(messages: list[ChatMessage]) -> None:
@@ -232,41 +322,10 @@ def _tool_calls(calls: list[Any]) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in checked)
 
 
-class _Function(msgspec.Struct, frozen=True):
-    name: str
-    arguments: str = ""
-
-
-class _Call(msgspec.Struct, frozen=True):
-    id: str
-    function: _Function
-
-
-class _Calls(msgspec.Struct, frozen=True):
-    calls: list[_Call]
-
-
-# Streaming.
-
-
-def completion_stream(parts: Parts, run: Run, *, skip: int = 0, attached: bool = False) -> EventStream:
-    """Return a run as chunks, from the first or after `skip` of them."""
-    sign = b"" if chat_ask(run.record.ask).run_name is not None else sse.HEARTBEAT  # its bytes count there
-    return stream(parts, run, chunks_of(run), skip=skip, attached=attached, refuse=failure, sign_of_life=sign)
-
-
 def chunks_of(run: Run) -> openai_chat.Chunks:
     """Return the rendering of a run from its first event: the same bytes each time."""
     record, ask = run.record, chat_ask(run.record.ask)
     return openai_chat.Chunks(run.id, record.echo, record.created_at, choices=ask.n, include_usage=ask.include_usage)
-
-
-# Not streaming.
-
-
-async def completion(parts: Parts, run: Run) -> ASGIApp:
-    """Return a settled run as the finished object, with a status that is an error unless it completed."""
-    return await whole(parts, run, _object, failure)
 
 
 async def _object(run: Run, settled: AnySettlement | None) -> dict[str, Any]:
@@ -282,58 +341,3 @@ def failure(run: Run, settled: Failed | Interrupted) -> ASGIApp:
     """Return a failure that came before any output."""
     headers = failed_headers(run, settled)
     return error_answer(settled.error, extra=openai_chat.verdict(settled, run.id), headers=headers)
-
-
-# Resuming.
-
-
-async def get_completion(parts: Parts, request: Request) -> ASGIApp:
-    """Return a completion by its id, or stream what follows its first frames."""
-    completion_id = request.path_params["completion_id"]
-    try:
-        run = await own_run(parts, request, openai_chat.run_id_of_completion(completion_id))
-    except RunNotFound:
-        raise RunNotFound(completion_id) from None
-    if request.query_params.get("stream") == "true":
-        return completion_stream(parts, run, skip=frames_seen(request))
-    return await (completion(parts, run) if run.settlement is not None else unfinished_answer(run, _object))
-
-
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/v1/chat/completions",
-        create_completion,
-        who=CHAT,
-        takes=ChatBody,
-        answers={
-            200: "a completion, or its chunks",
-            202: "a run in the background",
-            400: "bad input",
-            404: "no such model",
-            406: "the upstream failed after output",
-            409: "the session is busy",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
-        },
-        streams=True,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/chat/completions/{completion_id}",
-        get_completion,
-        who=READ,
-        query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
-        answers={
-            200: "the completion",
-            202: "not finished yet",
-            400: "a bad query",
-            404: "no such completion",
-            410: "the log was trimmed",
-        },
-        streams=True,
-    ),
-]

@@ -22,29 +22,17 @@ from ...events import Usage
 from ...pricing import tokens_in
 from ...store import Charge
 from ...upstreams import Forwarded, Forwarding
-from ..caller import model_of
+from ..budgets.budgets import Budgets
+from ..caller import access_of
 from ..errors import PRIVATE
-from ..request import decode_object, header, read_body, read_bytes
-from ..routing import Endpoint, Handler
-from ..services import Parts
+from ..feature import Endpoint, Feature, Handler
+from ..request import Bodies, decode_object, header
+from ..sources.models import AllowedModels
+from ..starting.starting import Starting
 from .form_data import FormData
 
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """Maximum size of a response in bytes: images and speech are long."""
-
-
-def _handed_to(path: str) -> Handler:
-    async def hand_on(parts: Parts, request: Request) -> ASGIApp:
-        """Pass a request to the provider of its model, and return its response."""
-        content_type = header(request, b"content-type") or "application/json"
-        if content_type.lower().startswith("multipart/form-data"):
-            return await forward(
-                parts, request, path, content_type, FormData(content_type, await read_bytes(parts, request))
-            )
-        return await forward(parts, request, path, "application/json", _Object(await read_body(parts, request)))
-
-    hand_on.__name__ = path.strip("/").replace("/", "_")
-    return hand_on
 
 
 class _Object:
@@ -78,33 +66,13 @@ class RequestBody(Protocol):
 Shown = Callable[[Forwarded], Forwarded]
 
 
-async def forward(
-    parts: Parts,
-    request: Request,
-    path: str,
-    content_type: str,
-    body: RequestBody,
-    shown: Shown = lambda found: found,
-) -> ASGIApp:
-    """Return the response of the provider of a model. `shown` translates it."""
-    provider, model, _ = found = (await model_of(parts, request, body.model)).found
-    if not isinstance(provider, Forwarding):
-        message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
-        raise BadRequest(message, param="model", code="unsupported")
-    sent = body.with_model(model)
-    size = body.text_size if isinstance(body, FormData) else len(sent)
-    estimate = Usage(tokens_in(size), source="estimated")
-    payer = parts.budgets.payer(request)
-    charge = await parts.starting.room.begin_request(payer, found.name, estimate, of_calls=path not in COUNTED)
-    return _Handed(parts, provider, path, sent, content_type, charge, shown)
-
-
 class _Handed:
     """The response of an upstream. A disconnect closes the upstream."""
 
     def __init__(
         self,
-        parts: Parts,
+        budgets: Budgets,
+        idle: float,
         provider: Forwarding,
         path: str,
         body: bytes,
@@ -112,7 +80,7 @@ class _Handed:
         charge: Charge,
         shown: Shown,
     ) -> None:
-        self._parts = parts
+        self._budgets, self._idle = budgets, idle
         self._provider = provider
         self._charge = charge
         self._shown = shown
@@ -126,23 +94,22 @@ class _Handed:
                 if not await client.wait_for(answering):
                     return
         finally:
-            self._parts.budgets.spending.note(self._charge)
+            self._budgets.spending.note(self._charge)
         found = self._shown(await answering)
         headers = {**PRIVATE, "content-type": found.content_type}
         await Response(found.body, headers=headers)(scope, receive, send)
 
     async def _answered(self) -> Forwarded:
-        idle = self._parts.settings.idle_limit
         try:
-            async with asyncio.timeout(idle or None):
+            async with asyncio.timeout(self._idle or None):
                 found = await self._provider.forward(*self._forwarded)
         except TimeoutError:
-            raise SourceStalled(idle, "did not finish its response") from None
+            raise SourceStalled(self._idle, "did not finish its response") from None
         except ProviderError:
             self._charge = replace(self._charge, input_tokens=0, cost=None)  # refused, or not there: it did nothing
             raise
         if (usage := _usage_in(found)) is not None:
-            self._charge = self._parts.budgets.counted(self._charge, usage)
+            self._charge = self._budgets.counted(self._charge, usage)
         return found
 
 
@@ -160,18 +127,6 @@ class _Counting(msgspec.Struct):
 
     usage: _Counted | None = None
     prompt_eval_count: int = 0
-
-
-def _usage_in(found: Forwarded) -> Usage | None:
-    """Return the usage of a response; None if it has none."""
-    try:
-        counting = msgspec.json.decode(found.body, type=_Counting)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    usage = counting.usage or _Counted(counting.prompt_eval_count)
-    if usage == _Counted():
-        return None
-    return Usage(usage.prompt_tokens + usage.input_tokens, usage.completion_tokens + usage.output_tokens)
 
 
 COUNTED = frozenset(("/embeddings", "/api/embed", "/api/embeddings"))
@@ -197,6 +152,64 @@ _ANSWERS = {
     502: "the upstream failed",
     504: "the upstream was silent",
 }
-ENDPOINTS = [
-    Endpoint("POST", f"/v1{path}", _handed_to(path), who=CHAT, stores=False, answers=_ANSWERS) for path in PATHS
-]
+
+
+class PassThrough(Feature):
+    """Passes requests on to the providers of their models."""
+
+    def __init__(
+        self, bodies: Bodies, starting: Starting, models: AllowedModels, budgets: Budgets, idle: float
+    ) -> None:
+        self._bodies, self._starting, self._models, self._budgets = bodies, starting, models, budgets
+        self._idle = idle
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return an endpoint for each of the paths."""
+        return [
+            Endpoint("POST", f"/v1{path}", who=CHAT, stores=False, answers=_ANSWERS).with_handler(self._handed_to(path))
+            for path in PATHS
+        ]
+
+    def _handed_to(self, path: str) -> Handler:
+        async def hand_on(request: Request) -> ASGIApp:
+            """Pass a request to the provider of its model, and return its response."""
+            content_type = header(request, b"content-type") or "application/json"
+            if content_type.lower().startswith("multipart/form-data"):
+                form = FormData(content_type, await self._bodies.read_bytes(request))
+                return await self.forward(request, path, content_type, form)
+            return await self.forward(request, path, "application/json", _Object(await self._bodies.read(request)))
+
+        hand_on.__name__ = path.strip("/").replace("/", "_")
+        return hand_on
+
+    async def forward(
+        self,
+        request: Request,
+        path: str,
+        content_type: str,
+        body: RequestBody,
+        shown: Shown = lambda found: found,
+    ) -> ASGIApp:
+        """Return the response of the provider of a model. `shown` translates it."""
+        provider, model, _ = found = (await self._models.find(access_of(request), body.model)).found
+        if not isinstance(provider, Forwarding):
+            message = f"The provider {provider.name} can only chat. Name a model of a provider that has this call."
+            raise BadRequest(message, param="model", code="unsupported")
+        sent = body.with_model(model)
+        size = body.text_size if isinstance(body, FormData) else len(sent)
+        estimate = Usage(tokens_in(size), source="estimated")
+        payer = self._budgets.payer(request)
+        charge = await self._starting.room.begin_request(payer, found.name, estimate, of_calls=path not in COUNTED)
+        return _Handed(self._budgets, self._idle, provider, path, sent, content_type, charge, shown)
+
+
+def _usage_in(found: Forwarded) -> Usage | None:
+    """Return the usage of a response; None if it has none."""
+    try:
+        counting = msgspec.json.decode(found.body, type=_Counting)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    usage = counting.usage or _Counted(counting.prompt_eval_count)
+    if usage == _Counted():
+        return None
+    return Usage(usage.prompt_tokens + usage.input_tokens, usage.completion_tokens + usage.output_tokens)

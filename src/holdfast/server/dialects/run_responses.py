@@ -34,7 +34,7 @@ from ...log.segment import Segment
 from ...runs.run import Run
 from ...wires import sse
 from ..errors import json_of
-from ..services import Parts
+from ..streams import Streams
 
 HOLD = 4.5
 """Seconds for which the status line waits for the first output: until then a failure can have an error status.
@@ -72,39 +72,6 @@ class Rendering(Protocol):
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the frame that ends the stream, not its run, with the reason."""
         ...
-
-
-def stream(
-    parts: Parts,
-    run: Run,
-    rendering: Rendering,
-    *,
-    skip: int = 0,
-    attached: bool = False,
-    on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
-    refuse: Refuse | None = None,
-    headers: dict[str, str] | None = None,
-    sign_of_life: bytes | Callable[[], bytes] = sse.HEARTBEAT,
-) -> EventStream:
-    """Return a run as an event stream, from the first frame or after `skip` of them.
-
-    With `attached`, a disconnect stops the run; else it calls `on_leave`. With `refuse`, the status waits for the first
-    output, and an earlier failure has an error status. A wire renders from the
-    first event on: if that was trimmed there is nothing to begin with.
-    """
-    if run.log.oldest > 1:
-        raise ResumeGap(run.log.oldest)
-    return EventStream(
-        _frames_of(run, rendering, skip, attached=attached),
-        parts.closing,
-        headers=_encoded(answer_headers(run) if headers is None else headers),
-        broken=rendering.broken,
-        on_leave=run.leave if attached else on_leave,
-        hold=_hold(run, refuse) if refuse is not None and not skip else None,
-        heartbeat=parts.settings.heartbeat,
-        sign_of_life=sign_of_life,
-        send_timeout=parts.settings.send_timeout,
-    )
 
 
 def _frames_of(run: Run, rendering: Rendering, skip: int, *, attached: bool) -> RunFrames:
@@ -258,19 +225,54 @@ def _is_all_text(run: Run) -> bool:
     return chat_ask(run.record.ask).n == 1 and reason not in ("tool_calls", "function_call")
 
 
-async def whole(parts: Parts, run: Run, show: Show, refuse: Refuse) -> ASGIApp:
-    """Return a settled run as the finished object, with a status that is an error unless it completed.
+class Answers:
+    """Answers with runs."""
 
-    A failure after output has a status that few clients retry: a model has answered, and some clients repeat every
-    5xx whatever the headers say.
-    """
-    settled = run.settlement or await run.settled()
-    if not isinstance(settled, (Failed, Interrupted)):
-        return json_of(await show(run, settled), settled.text, headers=answer_headers(run))
-    if await is_bare(run):
-        return refuse(run, settled)
-    told = error_first(await show(run, settled))
-    return json_of(told, settled.text, status_code=parts.settings.failed_status, headers=failed_after_output(run))
+    def __init__(self, streams: Streams, failed_status: int) -> None:
+        self._streams, self.failed_status = streams, failed_status
+
+    def stream(
+        self,
+        run: Run,
+        rendering: Rendering,
+        *,
+        skip: int = 0,
+        attached: bool = False,
+        on_leave: Callable[[StoppedBy], Awaitable[None]] | None = None,
+        refuse: Refuse | None = None,
+        headers: dict[str, str] | None = None,
+        sign_of_life: bytes | Callable[[], bytes] = sse.HEARTBEAT,
+    ) -> EventStream:
+        """Return a run as an event stream, from the first frame or after `skip` of them.
+
+        With `attached`, a disconnect stops the run; else it calls `on_leave`. With `refuse`, the status waits for the
+        first output, and an earlier failure has an error status. A wire renders from the first event on: if that was
+        trimmed there is nothing to begin with.
+        """
+        if run.log.oldest > 1:
+            raise ResumeGap(run.log.oldest)
+        return self._streams.stream(
+            _frames_of(run, rendering, skip, attached=attached),
+            headers=_encoded(answer_headers(run) if headers is None else headers),
+            broken=rendering.broken,
+            on_leave=run.leave if attached else on_leave,
+            hold=_hold(run, refuse) if refuse is not None and not skip else None,
+            sign_of_life=sign_of_life,
+        )
+
+    async def whole(self, run: Run, show: Show, refuse: Refuse) -> ASGIApp:
+        """Return a settled run as the finished object, with a status that is an error unless it completed.
+
+        A failure after output has a status that few clients retry: a model has answered, and some clients repeat every
+        5xx whatever the headers say.
+        """
+        settled = run.settlement or await run.settled()
+        if not isinstance(settled, (Failed, Interrupted)):
+            return json_of(await show(run, settled), settled.text, headers=answer_headers(run))
+        if await is_bare(run):
+            return refuse(run, settled)
+        told = error_first(await show(run, settled))
+        return json_of(told, settled.text, status_code=self.failed_status, headers=failed_after_output(run))
 
 
 def error_first(told: dict[str, Any]) -> dict[str, Any]:
@@ -293,12 +295,9 @@ async def unfinished_answer(
 
 
 class WholeAnswer(DelayedResponse):
-    """The response `show(parts, run)`, sent when the run has settled. A disconnect stops an attached run."""
+    """The response `show(run)`, sent when the run has settled. A disconnect stops an attached run."""
 
-    def __init__(
-        self, parts: Parts, run: Run, show: Callable[[Parts, Run], Awaitable[ASGIApp]], *, attached: bool
-    ) -> None:
-        self._parts = parts
+    def __init__(self, run: Run, show: Callable[[Run], Awaitable[ASGIApp]], *, attached: bool) -> None:
         self._run = run
         self._show = show
         self._attached = attached
@@ -317,7 +316,7 @@ class WholeAnswer(DelayedResponse):
 
     async def response(self) -> ASGIApp:
         """Return the finished object."""
-        return await self._show(self._parts, self._run)
+        return await self._show(self._run)
 
 
 def not_again(run: Run) -> dict[str, str]:

@@ -16,8 +16,7 @@ from ...events import Completed, Truncated
 from ...runs.run import Run
 from ...wires.anthropic.messages import MessageAnswer, run_id_of_message
 from ...wires.anthropic.request import Thread
-from ..caller import own_run
-from ..services import Parts
+from ..caller import Reach
 from .run_responses import gathered
 
 _HELD = ("system", "tools")
@@ -49,36 +48,41 @@ def held(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in ("messages", *_HELD) if fields.get(name) is not None}
 
 
-async def whole_request(parts: Parts, request: Request, fields: dict[str, Any], thread: Thread) -> dict[str, Any]:
-    """Return a request with the fields of the thread."""
-    if fields.get("session_id") is not None:
-        message = "thread is not supported together with session_id: a session holds its conversation itself."
-        raise BadRequest(message, param="thread", code="thread_unsupported_request")
-    if thread.type == "create":
-        return fields
-    if repeated := [name for name in _HELD if fields.get(name)]:
-        raise BadRequest(f"A thread holds its {repeated[0]}: leave it out.", param=repeated[0])
-    before, conversation = await _continued(parts, request, thread.previous_message_id or "")
-    body = (await gathered(before, answer_of)).body(before.settlement)
-    answered = {"role": "assistant", "content": body["content"]}
-    return {**fields, **conversation, "messages": [*conversation["messages"], answered, *fields["messages"]]}
+class Threads:
+    """Completes requests that continue a thread."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def whole_request(self, request: Request, fields: dict[str, Any], thread: Thread) -> dict[str, Any]:
+        """Return a request with the fields of the thread."""
+        if fields.get("session_id") is not None:
+            message = "thread is not supported together with session_id: a session holds its conversation itself."
+            raise BadRequest(message, param="thread", code="thread_unsupported_request")
+        if thread.type == "create":
+            return fields
+        if repeated := [name for name in _HELD if fields.get(name)]:
+            raise BadRequest(f"A thread holds its {repeated[0]}: leave it out.", param=repeated[0])
+        before, conversation = await self._continued(request, thread.previous_message_id or "")
+        body = (await gathered(before, answer_of)).body(before.settlement)
+        answered = {"role": "assistant", "content": body["content"]}
+        return {**fields, **conversation, "messages": [*conversation["messages"], answered, *fields["messages"]]}
+
+    async def _continued(self, request: Request, message_id: str) -> tuple[Run, dict[str, Any]]:
+        """Return the run of the message that a request continues, and its conversation."""
+        try:
+            run = await self._reach.run(request, run_id_of_message(message_id))
+        except RunNotFound:
+            raise ThreadNotFound(message_id) from None
+        if not isinstance(ask := run.record.ask, ThreadAsk):
+            raise ThreadNotFound(message_id)
+        if run.settlement is None:
+            raise ThreadInFlight(message_id)
+        if not isinstance(run.settlement, (Completed, Truncated)):
+            raise ThreadNotFound(message_id)
+        return run, ask.thread
 
 
 def answer_of(run: Run) -> MessageAnswer:
     """Return a run as an empty message."""
     return MessageAnswer(run.id, run.record.echo)
-
-
-async def _continued(parts: Parts, request: Request, message_id: str) -> tuple[Run, dict[str, Any]]:
-    """Return the run of the message that a request continues, and its conversation."""
-    try:
-        run = await own_run(parts, request, run_id_of_message(message_id))
-    except RunNotFound:
-        raise ThreadNotFound(message_id) from None
-    if not isinstance(ask := run.record.ask, ThreadAsk):
-        raise ThreadNotFound(message_id)
-    if run.settlement is None:
-        raise ThreadInFlight(message_id)
-    if not isinstance(run.settlement, (Completed, Truncated)):
-        raise ThreadNotFound(message_id)
-    return run, ask.thread

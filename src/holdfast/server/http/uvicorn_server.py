@@ -101,17 +101,17 @@ class Server(uvicorn.Server):
                     make, sock=sock, ssl=tls.context, ssl_handshake_timeout=HANDSHAKE, backlog=self.config.backlog
                 )
             )
-        self._app.state.parts.background.every("certificate", LOOK_EVERY, tls.look)
+        self._app.state.server.chores.every("certificate", LOOK_EVERY, tls.look)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Settle every run, end the streams, then close. A second signal ends the draining at once."""
-        parts = self._app.state.parts
-        ending = asyncio.create_task(parts.end(parts.settings.drain))
+        served = self._app.state.server
+        ending = asyncio.create_task(served.end(served.current.now.drain))
         while not (await asyncio.wait({ending}, timeout=0.1))[0]:
             if self._in_a_hurry:
                 ending.cancel()
         if ending.cancelled():
-            await parts.end(0.0)
+            await served.end(0.0)
         await super().shutdown([*(sockets or ()), *self._public])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -169,7 +169,7 @@ def serve_forever(
     app: Starlette, sock: socket.socket, on_ready: Callable[[str], None], others: Sequence[socket.socket] = ()
 ) -> bool:
     """Serve until a signal, on other sockets too. True if the server has started."""
-    settings: Settings = app.state.parts.settings
+    settings: Settings = app.state.server.current.now
     limits = connection_limits(settings, raise_file_limit(settings))
     tls = tls_of(settings)
     plain, public = ([*copies(sock), *others], []) if tls is None else ([*others], copies(sock))
@@ -272,7 +272,7 @@ async def serve_beside(
 
 def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration."""
-    settings: Settings = app.state.parts.settings
+    settings: Settings = app.state.server.current.now
     gate = app.middleware_stack  # what Starlette does before it is to set scope["app"], which nothing reads
     assert gate is not None
     config = uvicorn.Config(

@@ -15,10 +15,9 @@ from ...access import ADMIN
 from ...errors import NotFound
 from ..config.settings import Settings, SettingsError
 from ..errors import PRIVATE
+from ..feature import Endpoint, Feature
 from ..http.loopback import host_name, is_loopback
 from ..http.uvicorn_server import serve_beside
-from ..routing import Endpoint
-from ..services import Parts
 from . import Metrics
 
 PATH = "/metrics"
@@ -37,16 +36,45 @@ class MetricsOff(NotFound):
         super().__init__("Metrics are off. Set `metrics = true`, and restart the server.")
 
 
-async def metrics(parts: Parts, request: Request) -> ASGIApp:
-    """Return all metrics, in the text format of Prometheus or in OpenMetrics."""
-    if parts.metrics is None:
-        raise MetricsOff
-    return await _response(parts.metrics, request)
+class MetricsApp:
+    """Answers `GET /metrics` and nothing else.
+
+    A page on any site can make a browser call a name that points to 127.0.0.1. So a server that listens there answers
+    only to a Host that is loopback.
+    """
+
+    def __init__(self, measuring: Metrics, host: str) -> None:
+        self._metrics = measuring
+        self._is_local = is_loopback(host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive, send)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if self._is_local and not is_loopback(host_name(request.headers.get("host", ""))):
+            return PlainTextResponse("The Host is not a loopback address.\n", 403)
+        if request.scope["path"] != PATH:
+            return PlainTextResponse(f"Metrics are at {PATH}.\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Use GET.\n", 405)
+        return await _response(self._metrics, request)
 
 
-ENDPOINTS = [
-    Endpoint("GET", PATH, metrics, who=ADMIN, audit=None, answers={200: "metrics as text", 404: "metrics are off"}),
-]
+class MetricsApi(Feature):
+    """Metrics on the server's port."""
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._metrics = metrics
+
+    @Endpoint("GET", PATH, who=ADMIN, audit=None, answers={200: "metrics as text", 404: "metrics are off"})
+    async def metrics(self, request: Request) -> ASGIApp:
+        """Return all metrics, in the text format of Prometheus or in OpenMetrics."""
+        if self._metrics is None:
+            raise MetricsOff
+        return await _response(self._metrics, request)
 
 
 @contextlib.asynccontextmanager
@@ -81,33 +109,6 @@ def metrics_socket(settings: Settings) -> socket.socket | None:
         raise SettingsError(
             f"Cannot listen on {host}:{port} for metrics: {reason}. Set another metrics_port."
         ) from error
-
-
-class MetricsApp:
-    """Answers `GET /metrics` and nothing else.
-
-    A page on any site can make a browser call a name that points to 127.0.0.1. So a server that listens there answers
-    only to a Host that is loopback.
-    """
-
-    def __init__(self, measuring: Metrics, host: str) -> None:
-        self._metrics = measuring
-        self._is_local = is_loopback(host)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        request = Request(scope, receive, send)
-        response = await self._answer(request)
-        await response(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        if self._is_local and not is_loopback(host_name(request.headers.get("host", ""))):
-            return PlainTextResponse("The Host is not a loopback address.\n", 403)
-        if request.scope["path"] != PATH:
-            return PlainTextResponse(f"Metrics are at {PATH}.\n", 404)
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("Use GET.\n", 405)
-        return await _response(self._metrics, request)
 
 
 async def _response(measuring: Metrics, request: Request) -> Response:

@@ -14,23 +14,24 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ...access import ACCESS, LINK
-from ...asgi.event_stream import EventStream
+from ...engine.engine import Engine
 from ...errors import HoldfastError, NotFound, RunNotFound
 from ...events import Event, Settled
 from ...history import Message, Session, branch
 from ...runs.run import Run
-from ...store import FeedEntry, OpenedSession
+from ...store import FeedEntry, OpenedSession, Store
 from ...store.documents import Stored
 from ...store.files import referred_to
 from ...wires import native, sse
 from ...wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
+from ..accounts.people.people import People
 from ..api.session_reader import SessionReader
 from ..api.sessions import PICTURE_HEADERS
 from ..caller import access_of
 from ..errors import NoContent, json_of
-from ..routing import Endpoint
-from ..services import Parts
-from .shares import Share
+from ..feature import Endpoint, Feature
+from ..streams import Streams
+from .shares import Share, Shares
 from .shown import shown_event, shown_messages, shown_settlement, shown_title
 
 _encode = msgspec.json.Encoder().encode
@@ -71,110 +72,14 @@ class _Contents:
     feed_end: int
 
 
-async def _share(parts: Parts, request: Request) -> Stored[Share]:
-    """Return the share of the link in the path. From here on the request has a loan, which ends with the share."""
-    share = await parts.shares.find_link(request.path_params["token"])
-    if share is None:
-        raise LinkNotFound
-    if share.body.sign_in and access_of(request).role is None:
-        raise LinkNeedsSignIn
-    request.scope[ACCESS] = parts.shares.lend(access_of(request), share)
-    return share
-
-
-async def _open(parts: Parts, share: Share) -> _Contents:
-    opened = await parts.store.open_session(share.session_id)
-    if opened is None:
-        raise LinkNotFound
-    run = await _run_of(parts, opened, share)
-    known = {each.id for each in opened.messages}
-    last, before = share.head_id or opened.session.head_id, share.before_id
-    if run is not None:
-        last, before = run.record.message_id, run.record.parent_id
-    path = branch(opened.messages, last if last in known else before)
-    title = shown_title(opened.session.title if share.head_id is None else share.title, opened.messages, path)
-    return _Contents(opened.session, title, path, run, opened.feed_end)
-
-
-async def _run_of(parts: Parts, opened: OpenedSession, share: Share) -> Run | None:
-    """Return the active run, if the link shows its answer."""
-    if opened.running is None:
-        return None
-    try:
-        run = await parts.engine.open(opened.running)
-    except RunNotFound:
-        return None
-    is_shown = share.head_id in (None, run.record.message_id)
-    return run if is_shown and run.status == "running" else None
-
-
-async def read_link(parts: Parts, request: Request) -> ASGIApp:
-    """Return the messages of a link, and the cursor of the events that follow."""
-    share = await _share(parts, request)
-    contents = await _open(parts, share.body)
-    names = "names" in share.body.include
-    owner = await parts.people.accounts.of_owner(share.owner) if names else None
-    view: SharedSessionJson = {
-        "title": contents.title,
-        "owner": owner.body.name if owner is not None else None,
-        "system": contents.session.system if "system" in share.body.include else None,
-        "messages": shown_messages(contents.path, share.body),
-        "active_run": _run_json(contents.run),
-        "follows": share.body.head_id is None,
-        "expires_at": native.moment(share.body.expires_at),
-        "cursor": str(contents.feed_end),
-    }
-    return json_of(view, headers=HIDDEN_FROM_SEARCH)
-
-
-def _run_json(run: Run | None) -> SharedRunJson | None:
-    if run is None:
-        return None
-    record = run.record
-    return {"message_id": record.message_id, "model": record.model, "started_at": native.moment(record.started_at)}
-
-
-async def read_link_picture(parts: Parts, request: Request) -> ASGIApp:
-    """Return a picture of a message that a link shows."""
-    share = await _share(parts, request)
-    contents = await _open(parts, share.body)
-    sha256 = request.path_params["sha256"]
-    named = sha256 in referred_to(contents.path)
-    found = (await parts.store.read_files(contents.session.id, [sha256])).get(sha256) if named else None
-    if found is None:
-        raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
-    return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
-
-
-async def read_link_events(parts: Parts, request: Request) -> ASGIApp:
-    """Send the changes of a shared session after a cursor, live. A fixed link ends with its last answer."""
-    share = await _share(parts, request)
-    parts.shares.check_spectators(share)
-    contents = await _open(parts, share.body)
-    cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
-    spectator = Spectator(parts, share.body, contents.feed_end)
-    await spectator.begin(contents.run, cursor)
-    if spectator.is_over:
-        return NoContent(headers=HIDDEN_FROM_SEARCH)
-    return EventStream(
-        spectator,
-        parts.closing,
-        headers=[(name.encode(), value.encode()) for name, value in HIDDEN_FROM_SEARCH.items()],
-        opening=sse.HEARTBEAT,
-        farewell=sse.farewell(1000),
-        heartbeat=parts.settings.heartbeat,
-        send_timeout=parts.settings.send_timeout,
-    )
-
-
 class Spectator(SessionReader):
     """One reader of a link: it begins at the end of the session's feed, in the active run.
 
     The id of a frame is `n:seq`, as in a session's feed.
     """
 
-    def __init__(self, parts: Parts, share: Share, feed_end: int) -> None:
-        super().__init__(parts.engine, parts.store, share.session_id, feed_end)
+    def __init__(self, engine: Engine, store: Store, share: Share, feed_end: int) -> None:
+        super().__init__(engine, store, share.session_id, feed_end)
         self._share = share
         self._is_behind = False
         """True if the cursor was outdated: then the link has to be read again."""
@@ -230,23 +135,105 @@ class Spectator(SessionReader):
 
 _NOT = {401: "the link asks for a sign-in", 404: "no such link"}
 
-ENDPOINTS = [
-    Endpoint("GET", "/api/shared/{token}", read_link, who=LINK, answers={200: "what the link shows", **_NOT}),
-    Endpoint(
+
+class LinksApi(Feature):
+    """What links show."""
+
+    def __init__(self, streams: Streams, people: People, shares: Shares, engine: Engine, store: Store) -> None:
+        self._streams, self._people, self._shares, self._engine = streams, people, shares, engine
+        self._store = store
+
+    async def _share(self, request: Request) -> Stored[Share]:
+        """Return the share of the link in the path. From here on the request has a loan, which ends with the share."""
+        share = await self._shares.find_link(request.path_params["token"])
+        if share is None:
+            raise LinkNotFound
+        if share.body.sign_in and access_of(request).role is None:
+            raise LinkNeedsSignIn
+        request.scope[ACCESS] = self._shares.lend(access_of(request), share)
+        return share
+
+    async def _open(self, share: Share) -> _Contents:
+        opened = await self._store.open_session(share.session_id)
+        if opened is None:
+            raise LinkNotFound
+        run = await self._run_of(opened, share)
+        known = {each.id for each in opened.messages}
+        last, before = share.head_id or opened.session.head_id, share.before_id
+        if run is not None:
+            last, before = run.record.message_id, run.record.parent_id
+        path = branch(opened.messages, last if last in known else before)
+        title = shown_title(opened.session.title if share.head_id is None else share.title, opened.messages, path)
+        return _Contents(opened.session, title, path, run, opened.feed_end)
+
+    async def _run_of(self, opened: OpenedSession, share: Share) -> Run | None:
+        """Return the active run, if the link shows its answer."""
+        if opened.running is None:
+            return None
+        try:
+            run = await self._engine.open(opened.running)
+        except RunNotFound:
+            return None
+        is_shown = share.head_id in (None, run.record.message_id)
+        return run if is_shown and run.status == "running" else None
+
+    @Endpoint("GET", "/api/shared/{token}", who=LINK, answers={200: "what the link shows", **_NOT})
+    async def read_link(self, request: Request) -> ASGIApp:
+        """Return the messages of a link, and the cursor of the events that follow."""
+        share = await self._share(request)
+        contents = await self._open(share.body)
+        names = "names" in share.body.include
+        owner = await self._people.accounts.of_owner(share.owner) if names else None
+        view: SharedSessionJson = {
+            "title": contents.title,
+            "owner": owner.body.name if owner is not None else None,
+            "system": contents.session.system if "system" in share.body.include else None,
+            "messages": shown_messages(contents.path, share.body),
+            "active_run": _run_json(contents.run),
+            "follows": share.body.head_id is None,
+            "expires_at": native.moment(share.body.expires_at),
+            "cursor": str(contents.feed_end),
+        }
+        return json_of(view, headers=HIDDEN_FROM_SEARCH)
+
+    @Endpoint(
+        "GET", "/api/shared/{token}/files/{sha256}", who=LINK, answers={200: "the picture", **_NOT}, pictures=True
+    )
+    async def read_link_picture(self, request: Request) -> ASGIApp:
+        """Return a picture of a message that a link shows."""
+        share = await self._share(request)
+        contents = await self._open(share.body)
+        sha256 = request.path_params["sha256"]
+        named = sha256 in referred_to(contents.path)
+        found = (await self._store.read_files(contents.session.id, [sha256])).get(sha256) if named else None
+        if found is None:
+            raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
+        return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
+
+    @Endpoint(
         "GET",
         "/api/shared/{token}/events",
-        read_link_events,
         who=LINK,
         query={"after": "the cursor of the view, or the last id seen"},
         answers={200: "events, live", 204: "nothing more will come", 429: "too many readers", **_NOT},
         streams=True,
-    ),
-    Endpoint(
-        "GET",
-        "/api/shared/{token}/files/{sha256}",
-        read_link_picture,
-        who=LINK,
-        answers={200: "the picture", **_NOT},
-        pictures=True,
-    ),
-]
+    )
+    async def read_link_events(self, request: Request) -> ASGIApp:
+        """Send the changes of a shared session after a cursor, live. A fixed link ends with its last answer."""
+        share = await self._share(request)
+        self._shares.check_spectators(share)
+        contents = await self._open(share.body)
+        cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        spectator = Spectator(self._engine, self._store, share.body, contents.feed_end)
+        await spectator.begin(contents.run, cursor)
+        if spectator.is_over:
+            return NoContent(headers=HIDDEN_FROM_SEARCH)
+        headers = [(name.encode(), value.encode()) for name, value in HIDDEN_FROM_SEARCH.items()]
+        return self._streams.stream(spectator, headers=headers, opening=sse.HEARTBEAT, farewell=sse.farewell(1000))
+
+
+def _run_json(run: Run | None) -> SharedRunJson | None:
+    if run is None:
+        return None
+    record = run.record
+    return {"message_id": record.message_id, "model": record.model, "started_at": native.moment(record.started_at)}

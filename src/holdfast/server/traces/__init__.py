@@ -19,7 +19,7 @@ from ...task_context.tracing import Tracer
 from ...upstreams import ChatRequest
 from ..config.settings import Settings
 
-TracedHandler = Callable[[Any, Request], Awaitable[ASGIApp]]
+TracedHandler = Callable[[Request], Awaitable[ASGIApp]]
 """Handles a request of an endpoint, as the router calls it."""
 AnswerChat = Callable[[ChatRequest, Outlet], Awaitable[None]]
 """Calls a provider, which emits the answer."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.propagate import extract, get_global_textmap
 from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
@@ -70,12 +68,12 @@ def handler_traced(
     """Return the handler of an endpoint, which begins a span for each request."""
     name = f"{method} {path}"
 
-    async def traced(parts: Any, request: Request) -> ASGIApp:
+    async def traced(request: Request) -> ASGIApp:
         context = _incoming(request.scope[HEADERS])
         span = RequestSpan(tracer, task_tracer, name, context, _attributes(method, path, request))
         request.scope[SPAN] = span
         try:
-            response = await handler(parts, request)
+            response = await handler(request)
         except Exception as error:
             info = info_of(error)
             span.answered(info.status, info.code)

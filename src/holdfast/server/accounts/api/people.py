@@ -13,14 +13,17 @@ from starlette.types import ASGIApp
 from ....access import ADMIN, NO_BUDGET, AccountRole, Budget
 from ....errors import BadRequest, NotFound
 from ....ids import new_id
+from ....store import Store
 from ....store.documents import DocumentGuard, Stored
 from ...audit.audit import note_of
+from ...config.settings import Settings
 from ...errors import Json, NoContent
-from ...request import check_name, decode, read_body, whole_number
-from ...routing import Endpoint
-from ...services import Parts
-from ..data.erasing import shown_erasure
+from ...feature import Endpoint, Feature
+from ...request import Bodies, check_name, decode, whole_number
+from ...sharing.shares import Shares
+from ..data.erasing import Erasing, shown_erasure
 from ..people.accounts import Account, AccountGroup
+from ..people.people import People
 from .sign_in import Short, shown_account
 
 _Patterns = tuple[Short, ...]
@@ -77,164 +80,6 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_days: Days | UnsetType | None = UNSET
 
 
-async def list_people(parts: Parts, request: Request) -> ASGIApp:
-    """List accounts, the newest first, a page at a time; or find them by the name or e-mail address, or parts of it."""
-    accounts = parts.people.accounts
-    if (login := request.query_params.get("name")) is not None:
-        found = await accounts.find(login)
-        return Json({"people": [] if found is None else [shown_account(found)], "before": None})
-    limit = whole_number(request, "limit", 50, 200)
-    if query := request.query_params.get("query"):
-        return Json({"people": [shown_account(each) for each in await accounts.search(query, limit)], "before": None})
-    page = await accounts.page(before=request.query_params.get("before"), limit=limit)
-    return Json({"people": [shown_account(account) for account in page], "before": page[-1].id if page else None})
-
-
-async def add_person(parts: Parts, request: Request) -> ASGIApp:
-    """Add an account."""
-    given = decode(await read_body(parts, request), NewPerson)
-    await _check_groups(parts, given.groups)
-    account = Account(
-        name=given.name, email=given.email, role=given.role, groups=given.groups, owner="", budget=given.budget
-    )
-    added = await parts.people.add(account, given.password)
-    note_of(request).target, note_of(request).details = added.id, {"role": given.role}
-    link = None if given.password else await _link(parts, added.id)
-    return Json({**shown_account(added), "reset": link}, status_code=201)
-
-
-async def get_person(parts: Parts, request: Request) -> ASGIApp:
-    """Return an account."""
-    return Json(shown_account(await _person(parts, request)))
-
-
-async def change_person(parts: Parts, request: Request) -> ASGIApp:
-    """Change an account. Its rights change everywhere within a second."""
-    given = decode(await read_body(parts, request), PersonChange)
-    if given.groups is not UNSET:
-        await _check_groups(parts, given.groups)
-    changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
-    note_of(request).details = _noted(changes)
-    if "disabled" in changes:
-        changes["is_disabled"] = changes.pop("disabled")
-
-    async def changed(account: Account) -> Account:
-        return replace(account, **changes)
-
-    return Json(shown_account(await parts.people.change((await _person(parts, request)).id, changed)))
-
-
-async def delete_person(parts: Parts, request: Request) -> ASGIApp:
-    """Delete an account, its sign-ins and its keys; with `data=delete` also all data of the person."""
-    choice = request.query_params.get("data")
-    if choice not in ("keep", "delete"):
-        raise BadRequest("Choose what happens to the person's chats and runs: data=keep or data=delete.", param="data")
-    account = await _person(parts, request)
-    note_of(request).details = {"data": choice}
-    if choice == "delete":
-        return Json(shown_erasure(await parts.erasing.begin(account)), status_code=202)
-    await parts.people.retire(account.id)
-    await parts.shares.forget_owner(account.body.owner)
-    await parts.erasing.remove_account(account.id)
-    return NoContent()
-
-
-async def make_reset_link(parts: Parts, request: Request) -> ASGIApp:
-    """Create a one-time link to set a new password. Earlier links are withdrawn."""
-    account = await _person(parts, request)
-    await parts.people.secrets.forget(account.id)
-    return Json({"reset": await _link(parts, account.id)}, status_code=201)
-
-
-async def list_groups(parts: Parts, request: Request) -> ASGIApp:
-    """List the groups."""
-    return Json({"groups": [_group_json(group) async for group in parts.people.callers.groups.all()]})
-
-
-async def add_group(parts: Parts, request: Request) -> ASGIApp:
-    """Add a group."""
-    given = decode(await read_body(parts, request), NewGroup)
-    check_name(given.name, "name")
-    groups = parts.people.callers.groups
-
-    async def check() -> None:
-        if len([group async for group in groups.all()]) >= MOST_GROUPS:
-            raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
-
-    one_at_a_time = DocumentGuard(parts.store, "groups")
-    stored = await groups.add_alone(new_id("grp"), AccountGroup(**asdict(given)), check, among=one_at_a_time)
-    note_of(request).target = stored.id
-    await _group_changed(parts, stored.id)
-    return Json(_group_json(stored), status_code=201)
-
-
-async def change_group(parts: Parts, request: Request) -> ASGIApp:
-    """Change a group. The rights of its people change everywhere within a second."""
-    given = decode(await read_body(parts, request), GroupChange)
-    changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
-    note_of(request).details = _noted(changes)
-    if "name" in changes:
-        check_name(changes["name"], "name")
-
-    async def changed(group: AccountGroup) -> AccountGroup:
-        return replace(group, **changes)
-
-    id = request.path_params["group_id"]
-    if (stored := await parts.people.callers.groups.change(id, changed)) is None:
-        raise _no_group(id)
-    await _group_changed(parts, id)
-    return Json(_group_json(stored))
-
-
-async def delete_group(parts: Parts, request: Request) -> ASGIApp:
-    """Delete a group. Its people stay."""
-    id = request.path_params["group_id"]
-    if not await parts.people.callers.groups.delete(id):
-        raise _no_group(id)
-    await parts.shares.forget_group(id)
-    await _group_changed(parts, id)
-    return NoContent()
-
-
-def _noted(changes: dict[str, Any]) -> dict[str, str]:
-    """Return the details of a change for the audit log: the names of fields, and the new role or state."""
-    details = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
-    return {"changed": " ".join(changes), **details}
-
-
-async def _group_changed(parts: Parts, id: str) -> None:
-    await parts.people.callers.changes.note("group", id)
-    await parts.people.callers.refresh()
-
-
-async def _person(parts: Parts, request: Request) -> Stored[Account]:
-    id = request.path_params["account_id"]
-    if (account := await parts.people.accounts.get(id)) is None:
-        raise NotFound(f"There is no account {id!r}.")
-    return account
-
-
-async def _check_groups(parts: Parts, ids: tuple[str, ...]) -> None:
-    for id in ids:
-        if await parts.people.callers.groups.get(id) is None:
-            raise BadRequest(f"There is no group {id!r}.", param="groups")
-
-
-async def _link(parts: Parts, account: str) -> dict[str, Any]:
-    """Return a one-time token, and the URL of the page for it, if that is known."""
-    token = await parts.people.secrets.make("password", account)
-    base = parts.settings.public_url.rstrip("/")
-    return {"token": token, "path": f"/reset#{token}", "url": f"{base}/reset#{token}" if base else None}
-
-
-def _group_json(group: Stored[AccountGroup]) -> dict[str, Any]:
-    return {"id": group.id, **asdict(group.body)}
-
-
-def _no_group(id: str) -> NotFound:
-    return NotFound(f"There is no group {id!r}.")
-
-
 _PEOPLE, _PERSON = "/api/admin/people", "/api/admin/people/{account_id}"
 _GROUPS, _GROUP = "/api/admin/groups", "/api/admin/groups/{group_id}"
 _BAD = {400: "a value is invalid", 413: "too large"}
@@ -246,39 +91,84 @@ _PAGES = {
     "query": "a part of names or e-mail addresses to find",
 }
 
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        _PEOPLE,
-        list_people,
-        who=ADMIN,
-        audit="person.list",
-        query=_PAGES,
-        answers={200: "the people", 400: "a bad query"},
-    ),
-    Endpoint(
+
+class PeopleApi(Feature):
+    """Accounts and groups, for admins."""
+
+    def __init__(
+        self, bodies: Bodies, people: People, shares: Shares, erasing: Erasing, store: Store, settings: Settings
+    ) -> None:
+        self._bodies, self._people, self._shares, self._erasing = bodies, people, shares, erasing
+        self._store, self._settings = store, settings
+
+    @Endpoint(
+        "GET", _PEOPLE, who=ADMIN, audit="person.list", query=_PAGES, answers={200: "the people", 400: "a bad query"}
+    )
+    async def list_people(self, request: Request) -> ASGIApp:
+        """List accounts, the newest first, a page at a time; or find them by a part of the name or e-mail address."""
+        accounts = self._people.accounts
+        if (login := request.query_params.get("name")) is not None:
+            found = await accounts.find(login)
+            return Json({"people": [] if found is None else [shown_account(found)], "before": None})
+        limit = whole_number(request, "limit", 50, 200)
+        if query := request.query_params.get("query"):
+            return Json(
+                {"people": [shown_account(each) for each in await accounts.search(query, limit)], "before": None}
+            )
+        page = await accounts.page(before=request.query_params.get("before"), limit=limit)
+        return Json({"people": [shown_account(account) for account in page], "before": page[-1].id if page else None})
+
+    @Endpoint(
         "POST",
         _PEOPLE,
-        add_person,
         who=ADMIN,
         audit="person.new",
         takes=NewPerson,
         answers={201: "the account", 409: "the name is taken", **_BAD},
-    ),
-    Endpoint("GET", _PERSON, get_person, who=ADMIN, audit="person.read", answers={200: "the account", **_THERE}),
-    Endpoint(
+    )
+    async def add_person(self, request: Request) -> ASGIApp:
+        """Add an account."""
+        given = decode(await self._bodies.read(request), NewPerson)
+        await self._check_groups(given.groups)
+        account = Account(
+            name=given.name, email=given.email, role=given.role, groups=given.groups, owner="", budget=given.budget
+        )
+        added = await self._people.add(account, given.password)
+        note_of(request).target, note_of(request).details = added.id, {"role": given.role}
+        link = None if given.password else await self._link(added.id)
+        return Json({**shown_account(added), "reset": link}, status_code=201)
+
+    @Endpoint("GET", _PERSON, who=ADMIN, audit="person.read", answers={200: "the account", **_THERE})
+    async def get_person(self, request: Request) -> ASGIApp:
+        """Return an account."""
+        return Json(shown_account(await self._person(request)))
+
+    @Endpoint(
         "PATCH",
         _PERSON,
-        change_person,
         who=ADMIN,
         audit="person.change",
         takes=PersonChange,
         answers={200: "the account", 409: "the name is taken, or no admin would be left", **_BAD, **_THERE},
-    ),
-    Endpoint(
+    )
+    async def change_person(self, request: Request) -> ASGIApp:
+        """Change an account. Its rights change everywhere within a second."""
+        given = decode(await self._bodies.read(request), PersonChange)
+        if given.groups is not UNSET:
+            await self._check_groups(given.groups)
+        changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+        note_of(request).details = _noted(changes)
+        if "disabled" in changes:
+            changes["is_disabled"] = changes.pop("disabled")
+
+        async def changed(account: Account) -> Account:
+            return replace(account, **changes)
+
+        return Json(shown_account(await self._people.change((await self._person(request)).id, changed)))
+
+    @Endpoint(
         "DELETE",
         _PERSON,
-        delete_person,
         who=ADMIN,
         audit="person.delete",
         query={"data": "keep or delete"},
@@ -289,29 +179,120 @@ ENDPOINTS = [
             409: "no admin would be left",
             **_THERE,
         },
-    ),
-    Endpoint(
-        "POST",
-        f"{_PERSON}/reset-link",
-        make_reset_link,
-        who=ADMIN,
-        audit="person.reset_link",
-        answers={201: "the link", **_THERE},
-    ),
-    Endpoint("GET", _GROUPS, list_groups, who=ADMIN, audit="group.list", answers={200: "the groups"}),
-    Endpoint(
-        "POST", _GROUPS, add_group, who=ADMIN, audit="group.new", takes=NewGroup, answers={201: "the group", **_BAD}
-    ),
-    Endpoint(
+    )
+    async def delete_person(self, request: Request) -> ASGIApp:
+        """Delete an account, its sign-ins and its keys; with `data=delete` also all data of the person."""
+        choice = request.query_params.get("data")
+        if choice not in ("keep", "delete"):
+            raise BadRequest(
+                "Choose what happens to the person's chats and runs: data=keep or data=delete.", param="data"
+            )
+        account = await self._person(request)
+        note_of(request).details = {"data": choice}
+        if choice == "delete":
+            return Json(shown_erasure(await self._erasing.begin(account)), status_code=202)
+        await self._people.retire(account.id)
+        await self._shares.forget_owner(account.body.owner)
+        await self._erasing.remove_account(account.id)
+        return NoContent()
+
+    @Endpoint(
+        "POST", f"{_PERSON}/reset-link", who=ADMIN, audit="person.reset_link", answers={201: "the link", **_THERE}
+    )
+    async def make_reset_link(self, request: Request) -> ASGIApp:
+        """Create a one-time link to set a new password. Earlier links are withdrawn."""
+        account = await self._person(request)
+        await self._people.secrets.forget(account.id)
+        return Json({"reset": await self._link(account.id)}, status_code=201)
+
+    @Endpoint("GET", _GROUPS, who=ADMIN, audit="group.list", answers={200: "the groups"})
+    async def list_groups(self, request: Request) -> ASGIApp:
+        """List the groups."""
+        return Json({"groups": [_group_json(group) async for group in self._people.callers.groups.all()]})
+
+    @Endpoint("POST", _GROUPS, who=ADMIN, audit="group.new", takes=NewGroup, answers={201: "the group", **_BAD})
+    async def add_group(self, request: Request) -> ASGIApp:
+        """Add a group."""
+        given = decode(await self._bodies.read(request), NewGroup)
+        check_name(given.name, "name")
+        groups = self._people.callers.groups
+
+        async def check() -> None:
+            if len([group async for group in groups.all()]) >= MOST_GROUPS:
+                raise BadRequest(f"There can be {MOST_GROUPS} groups at most.", code="too_many_groups")
+
+        one_at_a_time = DocumentGuard(self._store, "groups")
+        stored = await groups.add_alone(new_id("grp"), AccountGroup(**asdict(given)), check, among=one_at_a_time)
+        note_of(request).target = stored.id
+        await self._group_changed(stored.id)
+        return Json(_group_json(stored), status_code=201)
+
+    @Endpoint(
         "PATCH",
         _GROUP,
-        change_group,
         who=ADMIN,
         audit="group.change",
         takes=GroupChange,
         answers={200: "the group", 404: "no such group", **_BAD},
-    ),
-    Endpoint(
-        "DELETE", _GROUP, delete_group, who=ADMIN, audit="group.delete", answers={204: "deleted", 404: "no such group"}
-    ),
-]
+    )
+    async def change_group(self, request: Request) -> ASGIApp:
+        """Change a group. The rights of its people change everywhere within a second."""
+        given = decode(await self._bodies.read(request), GroupChange)
+        changes = {name: value for name, value in asdict(given).items() if value is not UNSET}
+        note_of(request).details = _noted(changes)
+        if "name" in changes:
+            check_name(changes["name"], "name")
+
+        async def changed(group: AccountGroup) -> AccountGroup:
+            return replace(group, **changes)
+
+        id = request.path_params["group_id"]
+        if (stored := await self._people.callers.groups.change(id, changed)) is None:
+            raise _no_group(id)
+        await self._group_changed(id)
+        return Json(_group_json(stored))
+
+    @Endpoint("DELETE", _GROUP, who=ADMIN, audit="group.delete", answers={204: "deleted", 404: "no such group"})
+    async def delete_group(self, request: Request) -> ASGIApp:
+        """Delete a group. Its people stay."""
+        id = request.path_params["group_id"]
+        if not await self._people.callers.groups.delete(id):
+            raise _no_group(id)
+        await self._shares.forget_group(id)
+        await self._group_changed(id)
+        return NoContent()
+
+    async def _group_changed(self, id: str) -> None:
+        await self._people.callers.changes.note("group", id)
+        await self._people.callers.refresh()
+
+    async def _person(self, request: Request) -> Stored[Account]:
+        id = request.path_params["account_id"]
+        if (account := await self._people.accounts.get(id)) is None:
+            raise NotFound(f"There is no account {id!r}.")
+        return account
+
+    async def _check_groups(self, ids: tuple[str, ...]) -> None:
+        for id in ids:
+            if await self._people.callers.groups.get(id) is None:
+                raise BadRequest(f"There is no group {id!r}.", param="groups")
+
+    async def _link(self, account: str) -> dict[str, Any]:
+        """Return a one-time token, and the URL of the page for it, if that is known."""
+        token = await self._people.secrets.make("password", account)
+        base = self._settings.public_url.rstrip("/")
+        return {"token": token, "path": f"/reset#{token}", "url": f"{base}/reset#{token}" if base else None}
+
+
+def _noted(changes: dict[str, Any]) -> dict[str, str]:
+    """Return the details of a change for the audit log: the names of fields, and the new role or state."""
+    details = {name: str(value) for name, value in changes.items() if name in ("role", "disabled")}
+    return {"changed": " ".join(changes), **details}
+
+
+def _group_json(group: Stored[AccountGroup]) -> dict[str, Any]:
+    return {"id": group.id, **asdict(group.body)}
+
+
+def _no_group(id: str) -> NotFound:
+    return NotFound(f"There is no group {id!r}.")

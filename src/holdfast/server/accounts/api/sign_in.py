@@ -10,19 +10,22 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ANYONE, SIGN_IN
+from ....engine.engine import Engine
 from ....errors import HoldfastError
 from ....store.documents import Stored
 from ....wires import native
 from ...audit.audit import note_of
-from ...caller import access_of, address_of, is_secure
+from ...caller import access_of, address_of
+from ...config.settings import Settings
 from ...errors import Json, NoContent
-from ...request import decode, header, read_body
-from ...routing import Endpoint
-from ...services import Parts
+from ...feature import Endpoint, Feature
+from ...request import Bodies, decode, header
 from ..auth import HEADERS
+from ..factors.second_factors import SecondFactors
+from ..keys import Keys
 from ..people.accounts import Account
 from ..people.browsers import browser_cookie, browser_in
-from ..people.people import AccountsExist
+from ..people.people import AccountsExist, People
 from ..people.sign_ins import SignedInBy, cookie, token_in
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
@@ -69,114 +72,183 @@ class PasswordsOff(HoldfastError):
         super().__init__("This server takes no passwords. Sign in with the identity provider.")
 
 
-async def ways_to_sign_in(parts: Parts, request: Request) -> ASGIApp:
-    """Return the data for the sign-in page."""
-    exist = parts.people.callers.exist
-    oidc = parts.settings.oidc
-    return Json(
-        {
-            "accounts": exist,
-            "first_admin": not exist and bool(parts.first_admin),
-            "password": oidc is None or not oidc.only,
-            "passkey": oidc is None or not oidc.only,
-            "oidc": None if oidc is None else {"name": oidc.name, "start": "/api/oidc/start"},
-        }
-    )
-
-
-async def sign_in(parts: Parts, request: Request) -> ASGIApp:
-    """Sign in with a password. An earlier sign-in of the browser ends."""
-    given = decode(await read_body(parts, request), NewSignIn)
-    refuse_passwords(parts)
-    try:
-        address, browser = address_of(request), browser_of(parts, request)
-        account = await parts.people.check_password(given.name, given.password, address, browser=browser)
-        await parts.second_factors.check(account, given.code, address=address, browser=browser)
-    except HoldfastError:
-        tried = await parts.people.accounts.find(given.name)  # a typed name may be a password: only an id is logged
-        note_of(request).target = "" if tried is None else tried.id
-        raise
-    return await signed_in(parts, request, account, stay=given.stay)
-
-
-async def sign_out(parts: Parts, request: Request) -> ASGIApp:
-    """End the caller's sign-in."""
-    await parts.people.end(access_of(request))
-    return NoContent(headers={"set-cookie": cookie("", secure=is_secure(parts, request), keep=None)})
-
-
-async def first_admin(parts: Parts, request: Request) -> ASGIApp:
-    """Add the first admin, and sign in. From then on everyone must sign in."""
-    given = decode(await read_body(parts, request), FirstAdmin)
-    if parts.people.callers.exist:
-        raise AccountsExist
-    code = given.code if parts.keys.is_needed or given.code else None
-    account = await parts.people.add_first(given.name, given.email, given.password, code=code)
-    return await signed_in(parts, request, account, stay=False)
-
-
-async def reset_password(parts: Parts, request: Request) -> ASGIApp:
-    """Set a password with the token of a link, and sign in."""
-    given = decode(await read_body(parts, request), NewPassword)
-    refuse_passwords(parts)
-    person = await parts.people.of_link(given.token)
-    address, browser = address_of(request), browser_of(parts, request)
-    await parts.second_factors.check(person, given.code, address=address, browser=browser)
-    account = await parts.people.reset_password(given.token, given.password)
-    if not given.keep_keys:
-        revoked = await parts.keys.revoke_all(account.id, parts.engine.now())
-        note_of(request).details = {"revoked_keys": str(revoked)}
-    return await signed_in(parts, request, account, stay=False)
-
-
 class OpenedLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The token of a link to set a password."""
 
     token: Short
 
 
-async def look_at_link(parts: Parts, request: Request) -> ASGIApp:
-    """Return whose password a link sets. The link can still be used."""
-    person = await parts.people.of_link(decode(await read_body(parts, request), OpenedLink).token)
-    return Json({"name": person.body.name})
+_REFUSED = {400: "a value is invalid", 413: "too large"}
 
 
-def refuse_passwords(parts: Parts) -> None:
-    """Refuse what is no sign-in with the identity provider, if the settings say so."""
-    if parts.settings.oidc is not None and parts.settings.oidc.only:
-        raise PasswordsOff
+class SigningIn:
+    """Begins the sign-ins of browsers, however a person has proved who it is."""
+
+    def __init__(self, settings: Settings, people: People) -> None:
+        self._settings, self._people = settings, people
+
+    def is_secure(self, request: Request) -> bool:
+        """Return whether a browser reaches the server over HTTPS, itself or through a proxy."""
+        return request.scope.get("scheme") == "https" or self._settings.public_url.startswith("https://")
+
+    def refuse_passwords(self) -> None:
+        """Refuse what is no sign-in with the identity provider, if the settings say so."""
+        if self._settings.oidc is not None and self._settings.oidc.only:
+            raise PasswordsOff
+
+    async def begin(
+        self, request: Request, account: Stored[Account], *, stay: bool, by: SignedInBy = "password"
+    ) -> Json:
+        """Begin a sign-in that replaces the browser's last one, and return the account with the cookie."""
+        settings, secure = self._settings, self.is_secure(request)
+        note_of(request).actor = note_of(request).target = account.id
+        idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
+        agent = header(request, b"user-agent") or ""
+        token = await self._people.begin(account, idle=idle, stay=stay, address=address_of(request), agent=agent, by=by)
+        if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
+            await self._people.end_token(before)
+        await self._people.accounts.signed_in(account.id)
+        browser = await self._people.browsers.remember(account.id, self.browser_of(request))
+        answer = Json(shown_account(account))
+        for given in (
+            cookie(token, secure=secure, keep=idle if stay else None),
+            browser_cookie(browser, secure=secure),
+        ):
+            answer.headers.append("set-cookie", given)
+        return answer
+
+    def browser_of(self, request: Request) -> bytes | None:
+        """Return the token of the caller's browser; None if it has none."""
+        return browser_in(request.scope[HEADERS].get(b"cookie", b""), secure=self.is_secure(request))
+
+    def site_of(self, request: Request) -> tuple[str, str]:
+        """Return the host that passkeys are for, and the origin of the page: of the settings, or of the request."""
+        scheme = "https" if self.is_secure(request) else "http"
+        origin = self._settings.public_url.rstrip("/") or f"{scheme}://{header(request, b'host') or ''}"
+        split = urlsplit(origin)
+        return split.hostname or "", f"{split.scheme}://{split.netloc}"
 
 
-async def signed_in(
-    parts: Parts, request: Request, account: Stored[Account], *, stay: bool, by: SignedInBy = "password"
-) -> Json:
-    """Begin a sign-in that replaces the browser's last one, and return the account with the cookie."""
-    settings, secure = parts.settings, is_secure(parts, request)
-    note_of(request).actor = note_of(request).target = account.id
-    idle = settings.stay_signed_in_days * 86400 if stay else settings.sign_in_hours * 3600
-    agent = header(request, b"user-agent") or ""
-    token = await parts.people.begin(account, idle=idle, stay=stay, address=address_of(request), agent=agent, by=by)
-    if (before := token_in(request.scope[HEADERS].get(b"cookie", b""), secure=secure)) is not None:
-        await parts.people.end_token(before)
-    await parts.people.accounts.signed_in(account.id)
-    browser = await parts.people.browsers.remember(account.id, browser_of(parts, request))
-    answer = Json(shown_account(account))
-    for given in (cookie(token, secure=secure, keep=idle if stay else None), browser_cookie(browser, secure=secure)):
-        answer.headers.append("set-cookie", given)
-    return answer
+class SignInApi(Feature):
+    """Sign-in, sign-out and the links to set a password."""
 
+    def __init__(
+        self,
+        bodies: Bodies,
+        signing_in: SigningIn,
+        people: People,
+        keys: Keys,
+        second_factors: SecondFactors,
+        engine: Engine,
+        settings: Settings,
+    ) -> None:
+        self._bodies, self._signing_in, self._people, self._keys = bodies, signing_in, people, keys
+        self._second_factors, self._engine, self._settings = second_factors, engine, settings
 
-def browser_of(parts: Parts, request: Request) -> bytes | None:
-    """Return the token of the caller's browser; None if it has none."""
-    return browser_in(request.scope[HEADERS].get(b"cookie", b""), secure=is_secure(parts, request))
+    @Endpoint("GET", "/api/sign-in", who=ANYONE, answers={200: "the ways to sign in"})
+    async def ways_to_sign_in(self, request: Request) -> ASGIApp:
+        """Return the data for the sign-in page."""
+        exist = self._people.callers.exist
+        oidc = self._settings.oidc
+        return Json(
+            {
+                "accounts": exist,
+                "first_admin": not exist and bool(self._people.first_admin),
+                "password": oidc is None or not oidc.only,
+                "passkey": oidc is None or not oidc.only,
+                "oidc": None if oidc is None else {"name": oidc.name, "start": "/api/oidc/start"},
+            }
+        )
 
+    @Endpoint(
+        "POST",
+        "/api/sign-in",
+        who=ANYONE,
+        audit="sign_in",
+        takes=NewSignIn,
+        answers={
+            200: "the person",
+            401: "the name or the password is wrong, or a code is needed",
+            403: "passwords are not accepted",
+            429: "too many tries",
+            **_REFUSED,
+        },
+    )
+    async def sign_in(self, request: Request) -> ASGIApp:
+        """Sign in with a password. An earlier sign-in of the browser ends."""
+        given = decode(await self._bodies.read(request), NewSignIn)
+        self._signing_in.refuse_passwords()
+        try:
+            address, browser = address_of(request), self._signing_in.browser_of(request)
+            account = await self._people.check_password(given.name, given.password, address, browser=browser)
+            await self._second_factors.check(account, given.code, address=address, browser=browser)
+        except HoldfastError:
+            tried = await self._people.accounts.find(given.name)  # a typed name may be a password: only an id is logged
+            note_of(request).target = "" if tried is None else tried.id
+            raise
+        return await self._signing_in.begin(request, account, stay=given.stay)
 
-def site_of(parts: Parts, request: Request) -> tuple[str, str]:
-    """Return the host that passkeys are for, and the origin of the page: those of the settings, or of the request."""
-    scheme = "https" if is_secure(parts, request) else "http"
-    origin = parts.settings.public_url.rstrip("/") or f"{scheme}://{header(request, b'host') or ''}"
-    split = urlsplit(origin)
-    return split.hostname or "", f"{split.scheme}://{split.netloc}"
+    @Endpoint("POST", "/api/sign-out", who=SIGN_IN, audit="sign_out", answers={204: "signed out"})
+    async def sign_out(self, request: Request) -> ASGIApp:
+        """End the caller's sign-in."""
+        await self._people.end(access_of(request))
+        return NoContent(headers={"set-cookie": cookie("", secure=self._signing_in.is_secure(request), keep=None)})
+
+    @Endpoint(
+        "POST",
+        "/api/first-admin",
+        who=ANYONE,
+        audit="first_admin",
+        takes=FirstAdmin,
+        answers={200: "the person", 403: "the code is not valid", 409: "there are accounts already", **_REFUSED},
+    )
+    async def first_admin(self, request: Request) -> ASGIApp:
+        """Add the first admin, and sign in. From then on everyone must sign in."""
+        given = decode(await self._bodies.read(request), FirstAdmin)
+        if self._people.callers.exist:
+            raise AccountsExist
+        code = given.code if self._keys.is_needed or given.code else None
+        account = await self._people.add_first(given.name, given.email, given.password, code=code)
+        return await self._signing_in.begin(request, account, stay=False)
+
+    @Endpoint(
+        "POST",
+        "/api/reset-password",
+        who=ANYONE,
+        audit="password.reset",
+        takes=NewPassword,
+        answers={
+            200: "the person",
+            401: "a code is needed, or wrong",
+            403: "the link is not valid",
+            429: "too many tries",
+            **_REFUSED,
+        },
+    )
+    async def reset_password(self, request: Request) -> ASGIApp:
+        """Set a password with the token of a link, and sign in."""
+        given = decode(await self._bodies.read(request), NewPassword)
+        self._signing_in.refuse_passwords()
+        person = await self._people.of_link(given.token)
+        address, browser = address_of(request), self._signing_in.browser_of(request)
+        await self._second_factors.check(person, given.code, address=address, browser=browser)
+        account = await self._people.reset_password(given.token, given.password)
+        if not given.keep_keys:
+            revoked = await self._keys.revoke_all(account.id, self._engine.now())
+            note_of(request).details = {"revoked_keys": str(revoked)}
+        return await self._signing_in.begin(request, account, stay=False)
+
+    @Endpoint(
+        "POST",
+        "/api/reset-password/person",
+        who=ANYONE,
+        takes=OpenedLink,
+        answers={200: "the name of the person", 403: "the link is not valid", **_REFUSED},
+    )
+    async def look_at_link(self, request: Request) -> ASGIApp:
+        """Return whose password a link sets. The link can still be used."""
+        person = await self._people.of_link(decode(await self._bodies.read(request), OpenedLink).token)
+        return Json({"name": person.body.name})
 
 
 def shown_account(account: Stored[Account]) -> dict[str, Any]:
@@ -196,58 +268,3 @@ def shown_account(account: Stored[Account]) -> dict[str, Any]:
         "signed_in_at": None if body.signed_in_at is None else native.moment(body.signed_in_at),
         "budget": body.budget,
     }
-
-
-_REFUSED = {400: "a value is invalid", 413: "too large"}
-
-ENDPOINTS = [
-    Endpoint("GET", "/api/sign-in", ways_to_sign_in, who=ANYONE, answers={200: "the ways to sign in"}),
-    Endpoint(
-        "POST",
-        "/api/sign-in",
-        sign_in,
-        who=ANYONE,
-        audit="sign_in",
-        takes=NewSignIn,
-        answers={
-            200: "the person",
-            401: "the name or the password is wrong, or a code is needed",
-            403: "passwords are not accepted",
-            429: "too many tries",
-            **_REFUSED,
-        },
-    ),
-    Endpoint("POST", "/api/sign-out", sign_out, who=SIGN_IN, audit="sign_out", answers={204: "signed out"}),
-    Endpoint(
-        "POST",
-        "/api/first-admin",
-        first_admin,
-        who=ANYONE,
-        audit="first_admin",
-        takes=FirstAdmin,
-        answers={200: "the person", 403: "the code is not valid", 409: "there are accounts already", **_REFUSED},
-    ),
-    Endpoint(
-        "POST",
-        "/api/reset-password",
-        reset_password,
-        who=ANYONE,
-        audit="password.reset",
-        takes=NewPassword,
-        answers={
-            200: "the person",
-            401: "a code is needed, or wrong",
-            403: "the link is not valid",
-            429: "too many tries",
-            **_REFUSED,
-        },
-    ),
-    Endpoint(
-        "POST",
-        "/api/reset-password/person",
-        look_at_link,
-        who=ANYONE,
-        takes=OpenedLink,
-        answers={200: "the name of the person", 403: "the link is not valid", **_REFUSED},
-    ),
-]

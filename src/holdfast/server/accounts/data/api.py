@@ -14,20 +14,23 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
 from ....access import ADMIN, CHAT, PERSON_FRESH, Access
+from ....engine.engine import Engine
 from ....errors import BadRequest, KeyRevoked, NotFound
+from ....store import Store
 from ....store.documents import Stored
 from ...audit.audit import note_of
-from ...caller import access_of, address_of, is_secure
+from ...budgets.budgets import Budgets
+from ...caller import access_of, address_of
 from ...errors import PRIVATE, Json
-from ...request import BodyTooLarge, decode, read_body
-from ...routing import Endpoint
-from ...services import Parts
-from ..api.sign_in import Short, browser_of
+from ...feature import Endpoint, Feature
+from ...request import Bodies, BodyTooLarge, decode
+from ..api.sign_in import Short, SigningIn
 from ..people.accounts import Account
+from ..people.people import People
 from ..people.sign_ins import cookie
 from .archive import Archive
 from .bringing_in import Importing
-from .erasing import shown_erasure
+from .erasing import Erasing, shown_erasure
 
 LARGEST_ARCHIVE = 1024 * 1024 * 1024
 """Maximum size of an imported archive, in bytes. It is received into a temporary file."""
@@ -40,14 +43,110 @@ class AccountDeletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: Short = ""
 
 
-async def export_account(parts: Parts, request: Request) -> ASGIApp:
-    """Return all data of the caller, as a ZIP archive."""
-    archive = Archive(parts.store, await _own(parts, request))
-    return StreamingResponse(
-        _while_allowed(archive.pieces(), access_of(request)),
-        media_type="application/zip",
-        headers={**PRIVATE, "content-disposition": 'attachment; filename="holdfast-account.zip"'},
+class AccountDataApi(Feature):
+    """A person's data: export, import and deletion."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        signing_in: SigningIn,
+        people: People,
+        budgets: Budgets,
+        erasing: Erasing,
+        engine: Engine,
+        store: Store,
+    ) -> None:
+        self._bodies, self._signing_in, self._people, self._budgets = bodies, signing_in, people, budgets
+        self._erasing, self._engine, self._store = erasing, engine, store
+
+    @Endpoint("GET", "/api/account/export", who=PERSON_FRESH, audit="account.export", answers={200: "a ZIP archive"})
+    async def export_account(self, request: Request) -> ASGIApp:
+        """Return all data of the caller, as a ZIP archive."""
+        archive = Archive(self._store, await self._own(request))
+        return StreamingResponse(
+            _while_allowed(archive.pieces(), access_of(request)),
+            media_type="application/zip",
+            headers={**PRIVATE, "content-disposition": 'attachment; filename="holdfast-account.zip"'},
+        )
+
+    @Endpoint(
+        "POST",
+        "/api/account/import",
+        who=CHAT,
+        audit="account.import",
+        query={"dry_run": "true: only count what would be brought in, and what is wrong"},
+        answers={
+            200: "how many chats and comparisons were brought in",
+            400: "not an archive, or something in it is not valid: nothing was brought in",
+            413: "too large",
+            429: "the owner has stored as much as it may: nothing was brought in",
+        },
     )
+    async def import_account(self, request: Request) -> ASGIApp:
+        """Import the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
+        dry_run = _flag(request, "dry_run")
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+            await _receive(request, file)
+            access = access_of(request)
+            check_room = partial(self._budgets.require_room, access)
+            importing = await asyncio.to_thread(
+                partial(Importing, file, self._store, access.owner, self._engine.now, check_room=check_room)
+            )
+            result = await importing.bring_in(dry_run=dry_run)
+        for session in result.added:
+            self._engine.touch(session.id, access.owner)
+        counts = {name: getattr(result, name) for name in ("sessions", "comparisons", "known", "refused")}
+        note_of(request).details = {name: str(count) for name, count in counts.items()} | {
+            "dry_run": str(dry_run).lower()
+        }
+        return Json({**counts, "reason": result.reason or None})
+
+    @Endpoint(
+        "DELETE",
+        "/api/account",
+        who=PERSON_FRESH,
+        audit="account.delete",
+        takes=AccountDeletion,
+        answers={
+            202: "the account is deleted; its data is being deleted",
+            400: "a value is invalid",
+            401: "the password is wrong",
+            409: "no admin would be left",
+            413: "too large",
+            429: "too many tries",
+        },
+    )
+    async def delete_account(self, request: Request) -> ASGIApp:
+        """Delete the caller's account at once, and all data of the caller in the background."""
+        given = decode(await self._bodies.read(request) or b"{}", AccountDeletion)
+        account = await self._own(request)
+        note_of(request).target = account.id
+        if account.body.password:
+            await self._people.check_password(
+                account.body.name, given.password, address_of(request), browser=self._signing_in.browser_of(request)
+            )
+        erasure = await self._erasing.begin(account)
+        taken = cookie("", secure=self._signing_in.is_secure(request), keep=None)
+        return Json(shown_erasure(erasure), status_code=202, headers={"set-cookie": taken})
+
+    @Endpoint(
+        "GET",
+        "/api/admin/erasures/{erasure_id}",
+        who=ADMIN,
+        audit="erasure.read",
+        answers={200: "how far it is", 404: "no such erasure"},
+    )
+    async def get_erasure(self, request: Request) -> ASGIApp:
+        """Return the progress of an erasure."""
+        if (found := await self._erasing.get(request.path_params["erasure_id"])) is None:
+            raise NotFound("There is no such erasure, or it ended more than a month ago.")
+        return Json(shown_erasure(found))
+
+    async def _own(self, request: Request) -> Stored[Account]:
+        account = await self._people.accounts.get(access_of(request).account)
+        if account is None:
+            raise NotFound("There is no such account.")
+        return account
 
 
 async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncIterator[bytes]:
@@ -55,24 +154,6 @@ async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncI
         if access.is_revoked:
             raise KeyRevoked
         yield piece
-
-
-async def import_account(parts: Parts, request: Request) -> ASGIApp:
-    """Import the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
-    dry_run = _flag(request, "dry_run")
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
-        await _receive(request, file)
-        access = access_of(request)
-        check_room = partial(parts.budgets.require_room, access)
-        importing = await asyncio.to_thread(
-            partial(Importing, file, parts.store, access.owner, parts.engine.now, check_room=check_room)
-        )
-        result = await importing.bring_in(dry_run=dry_run)
-    for session in result.added:
-        parts.engine.touch(session.id, access.owner)
-    counts = {name: getattr(result, name) for name in ("sessions", "comparisons", "known", "refused")}
-    note_of(request).details = {name: str(count) for name, count in counts.items()} | {"dry_run": str(dry_run).lower()}
-    return Json({**counts, "reason": result.reason or None})
 
 
 def _flag(request: Request, name: str) -> bool:
@@ -95,81 +176,3 @@ async def _receive(request: Request, file: IO[bytes]) -> None:
         more = message.get("more_body", False)
     if access_of(request).is_revoked:
         raise KeyRevoked
-
-
-async def delete_account(parts: Parts, request: Request) -> ASGIApp:
-    """Delete the caller's account at once, and all data of the caller in the background."""
-    given = decode(await read_body(parts, request) or b"{}", AccountDeletion)
-    account = await _own(parts, request)
-    note_of(request).target = account.id
-    if account.body.password:
-        await parts.people.check_password(
-            account.body.name, given.password, address_of(request), browser=browser_of(parts, request)
-        )
-    erasure = await parts.erasing.begin(account)
-    taken = cookie("", secure=is_secure(parts, request), keep=None)
-    return Json(shown_erasure(erasure), status_code=202, headers={"set-cookie": taken})
-
-
-async def get_erasure(parts: Parts, request: Request) -> ASGIApp:
-    """Return the progress of an erasure."""
-    if (found := await parts.erasing.get(request.path_params["erasure_id"])) is None:
-        raise NotFound("There is no such erasure, or it ended more than a month ago.")
-    return Json(shown_erasure(found))
-
-
-async def _own(parts: Parts, request: Request) -> Stored[Account]:
-    account = await parts.people.accounts.get(access_of(request).account)
-    if account is None:
-        raise NotFound("There is no such account.")
-    return account
-
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/api/account/export",
-        export_account,
-        who=PERSON_FRESH,
-        audit="account.export",
-        answers={200: "a ZIP archive"},
-    ),
-    Endpoint(
-        "POST",
-        "/api/account/import",
-        import_account,
-        who=CHAT,
-        audit="account.import",
-        query={"dry_run": "true: only count what would be brought in, and what is wrong"},
-        answers={
-            200: "how many chats and comparisons were brought in",
-            400: "not an archive, or something in it is not valid: nothing was brought in",
-            413: "too large",
-            429: "the owner has stored as much as it may: nothing was brought in",
-        },
-    ),
-    Endpoint(
-        "DELETE",
-        "/api/account",
-        delete_account,
-        who=PERSON_FRESH,
-        audit="account.delete",
-        takes=AccountDeletion,
-        answers={
-            202: "the account is deleted; its data is being deleted",
-            400: "a value is invalid",
-            401: "the password is wrong",
-            409: "no admin would be left",
-            413: "too large",
-            429: "too many tries",
-        },
-    ),
-    Endpoint(
-        "GET",
-        "/api/admin/erasures/{erasure_id}",
-        get_erasure,
-        who=ADMIN,
-        audit="erasure.read",
-        answers={200: "how far it is", 404: "no such erasure"},
-    ),
-]

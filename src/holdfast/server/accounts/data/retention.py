@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ...api.sessions import delete_with_grants
+from ....compare.runs import Rounds
+from ....engine.engine import Engine
+from ....evals.runner import BatchRunner
+from ....store import Store
+from ...api.sessions import SessionsApi
+from ...config.current import CurrentSettings
 from ...dialects.responses.conversation_turns import delete_unused
-from ...services import Parts
 from ..people.accounts import AccountGroup
+from ..people.people import People
 
 DAY = 86400
 OWNERS_AT_ONCE = 500
@@ -38,61 +43,72 @@ class Kept(msgspec.Struct, frozen=True):
                 yield days, owners[first : first + OWNERS_AT_ONCE]
 
 
-async def delete_old(parts: Parts) -> None:
-    """Delete events, runs, conversations, idempotency keys and chats that are too old."""
-    settings, store, now = parts.settings, parts.store, parts.engine.now()
-    await store.trim_logs(now - settings.log_days * DAY)
-    groups = {stored.id: stored.body async for stored in parts.people.callers.groups.all()}
-    runs = Kept(settings.retention_days, await _days_by_owner(parts, _set(groups, "retention_days")))
-    sessions = Kept(settings.session_days, await _days_by_owner(parts, _set(groups, "session_days")))
-    await _delete_runs(parts, runs, now)
-    await _delete_sessions(parts, sessions, now)
-    await _forget_keys(parts, now - settings.idempotency_days * DAY)
+class Retention:
+    """Deletes old data."""
+
+    def __init__(
+        self,
+        current: CurrentSettings,
+        people: People,
+        sessions: SessionsApi,
+        engine: Engine,
+        store: Store,
+        batches: BatchRunner,
+        rounds: Rounds,
+    ) -> None:
+        self._current, self._people, self._sessions = current, people, sessions
+        self._engine, self._store, self._batches, self._rounds = engine, store, batches, rounds
+
+    async def delete_old(self) -> None:
+        """Delete events, runs, conversations, idempotency keys and chats that are too old."""
+        settings, store, now = self._current.now, self._store, self._engine.now()
+        await store.trim_logs(now - settings.log_days * DAY)
+        groups = {stored.id: stored.body async for stored in self._people.callers.groups.all()}
+        runs = Kept(settings.retention_days, await self._days_by_owner(_set(groups, "retention_days")))
+        sessions = Kept(settings.session_days, await self._days_by_owner(_set(groups, "session_days")))
+        await self._delete_runs(runs, now)
+        await self._delete_sessions(sessions, now)
+        await self._forget_keys(now - settings.idempotency_days * DAY)
+
+    async def _days_by_owner(self, by_group: dict[str, float]) -> dict[str, float]:
+        """Return the days of people with groups that set them: the fewest of each person's groups."""
+        found: dict[str, float] = {}
+        before: str | None = None
+        while by_group and (page := await self._people.accounts.page(before=before, limit=200)):
+            for account in page:
+                if days := [by_group[id] for id in account.body.groups if id in by_group]:
+                    found[account.body.owner] = min(days)
+            before = page[-1].id
+        return found
+
+    async def _delete_runs(self, kept: Kept, now: float) -> None:
+        """Delete runs outside of sessions, and unused conversations of the Responses API."""
+        await self._store.delete_runs(now - kept.days * DAY, besides=kept.longer())
+        for days, owners in kept.shorter():
+            await self._store.delete_runs(now - days * DAY, of=owners)
+        if math.isfinite(kept.days) or kept.of:
+            await delete_unused(self._store, lambda owner: kept.before(owner, now))
+
+    async def _delete_sessions(self, kept: Kept, now: float) -> None:
+        """Delete chats that have not changed for too long, with all that belongs to them."""
+        while old := await self._store.old_sessions(now - kept.days * DAY, besides=kept.longer()):
+            await self._delete_all(old)
+        for days, owners in kept.shorter():
+            while old := await self._store.old_sessions(now - days * DAY, of=owners):
+                await self._delete_all(old)
+
+    async def _delete_all(self, sessions: Iterable[tuple[str, str]]) -> None:
+        for id, owner in sessions:
+            await self._sessions.delete_with_grants(id, owner)
+
+    async def _forget_keys(self, before: float) -> None:
+        """Delete old idempotency keys. After that a repeated request starts its work again."""
+        if math.isfinite(before):
+            await self._store.forget_idempotency(before)
+            await self._batches.forget_old_keys(before)
+            await self._rounds.forget_old_keys(before)
 
 
 def _set(groups: dict[str, AccountGroup], field: str) -> dict[str, float]:
     days = {id: getattr(group, field) for id, group in groups.items()}
     return {id: value for id, value in days.items() if value is not None}
-
-
-async def _days_by_owner(parts: Parts, by_group: dict[str, float]) -> dict[str, float]:
-    """Return the days of people with groups that set them: the fewest of each person's groups."""
-    found: dict[str, float] = {}
-    before: str | None = None
-    while by_group and (page := await parts.people.accounts.page(before=before, limit=200)):
-        for account in page:
-            if days := [by_group[id] for id in account.body.groups if id in by_group]:
-                found[account.body.owner] = min(days)
-        before = page[-1].id
-    return found
-
-
-async def _delete_runs(parts: Parts, kept: Kept, now: float) -> None:
-    """Delete runs outside of sessions, and unused conversations of the Responses API."""
-    await parts.store.delete_runs(now - kept.days * DAY, besides=kept.longer())
-    for days, owners in kept.shorter():
-        await parts.store.delete_runs(now - days * DAY, of=owners)
-    if math.isfinite(kept.days) or kept.of:
-        await delete_unused(parts.store, lambda owner: kept.before(owner, now))
-
-
-async def _delete_sessions(parts: Parts, kept: Kept, now: float) -> None:
-    """Delete chats that have not changed for too long, with all that belongs to them."""
-    while old := await parts.store.old_sessions(now - kept.days * DAY, besides=kept.longer()):
-        await _delete_all(parts, old)
-    for days, owners in kept.shorter():
-        while old := await parts.store.old_sessions(now - days * DAY, of=owners):
-            await _delete_all(parts, old)
-
-
-async def _delete_all(parts: Parts, sessions: Iterable[tuple[str, str]]) -> None:
-    for id, owner in sessions:
-        await delete_with_grants(parts, id, owner)
-
-
-async def _forget_keys(parts: Parts, before: float) -> None:
-    """Delete old idempotency keys. After that a repeated request starts its work again."""
-    if math.isfinite(before):
-        await parts.store.forget_idempotency(before)
-        await parts.batches.forget_old_keys(before)
-        await parts.rounds.forget_old_keys(before)

@@ -15,12 +15,12 @@ from ....store.documents import Stored
 from ...audit.audit import note_of
 from ...caller import access_of, address_of
 from ...errors import Json, NoContent
-from ...request import decode, read_body
-from ...routing import Endpoint
-from ...services import Parts
-from ..api.sign_in import Short, browser_of, shown_account
+from ...feature import Endpoint, Feature
+from ...request import Bodies, decode
+from ..api.sign_in import Short, SigningIn, shown_account
 from ..people.accounts import Account
-from .second_factors import remove_factor, reset_factors
+from ..people.people import People
+from .second_factors import SecondFactors, remove_factor, reset_factors
 from .totp import totp_link
 
 
@@ -43,81 +43,27 @@ class OwnCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: Short
 
 
-async def get_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Return whether the caller has a second factor, and how many recovery codes are left."""
-    factor = (await _own(parts, request)).body.factor
-    return Json({"app": factor is not None, "recovery_codes": 0 if factor is None else len(factor.recovery)})
-
-
-async def propose_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Return what an authenticator app needs. It counts when the first code is sent back."""
-    given = decode(await read_body(parts, request) or b"{}", FactorWanted)
-    account = await _own(parts, request)
-    if account.body.password:
-        await parts.people.check_password(
-            account.body.name, given.password, address_of(request), browser=browser_of(parts, request)
-        )
-    proposed = await parts.second_factors.propose(account)
-    link = totp_link(proposed.secret, account.body.name)
-    rows = importlib.import_module(".qr", __package__).qr_rows(link)
-    return Json({"secret": proposed.secret, "sealed": proposed.sealed, "link": link, "qr": rows})
-
-
-async def add_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Turn the second factor on with the app's first code. The recovery codes are shown only now."""
-    given = decode(await read_body(parts, request), FirstCode)
-    account = await _own(parts, request)
-    codes = await parts.second_factors.add(
-        account, given.sealed, given.code, address=address_of(request), browser=browser_of(parts, request)
-    )
-    return Json({"recovery_codes": codes}, status_code=201)
-
-
-async def renew_codes(parts: Parts, request: Request) -> ASGIApp:
-    """Replace the recovery codes."""
-    given = decode(await read_body(parts, request), OwnCode)
-    account = await _own(parts, request)
-    codes = await parts.second_factors.renew(
-        account, given.code, address=address_of(request), browser=browser_of(parts, request)
-    )
-    return Json({"recovery_codes": codes}, status_code=201)
-
-
-async def end_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Turn the caller's second factor off."""
-    given = decode(await read_body(parts, request), OwnCode)
-    account = await _own(parts, request)
-    await parts.second_factors.check(
-        account, given.code, address=address_of(request), browser=browser_of(parts, request)
-    )
-    await remove_factor(parts.people, account.id)
-    return NoContent()
-
-
-async def reset_factor(parts: Parts, request: Request) -> ASGIApp:
-    """Remove a person's second factor and passkeys, for one who has lost them. The password stays."""
-    id = request.path_params["account_id"]
-    note_of(request).target = id
-    return Json(shown_account(await reset_factors(parts.people, id)))
-
-
-async def _own(parts: Parts, request: Request) -> Stored[Account]:
-    account = await parts.people.accounts.get(access_of(request).account)
-    if account is None:
-        raise NotFound("There is no such account.")
-    return account
-
-
 _FACTOR = "/api/account/second-factor"
 _BAD: dict[int, str] = {400: "a value is invalid", 413: "too large"}
 _CODE: dict[int, str] = {401: "the code is wrong", 429: "too many tries", **_BAD}
 
-ENDPOINTS = [
-    Endpoint("GET", _FACTOR, get_factor, who=SIGN_IN, answers={200: "whether there is one"}),
-    Endpoint(
+
+class SecondFactorsApi(Feature):
+    """The second factor of the caller's account."""
+
+    def __init__(self, bodies: Bodies, signing_in: SigningIn, people: People, second_factors: SecondFactors) -> None:
+        self._bodies, self._signing_in, self._people = bodies, signing_in, people
+        self._second_factors = second_factors
+
+    @Endpoint("GET", _FACTOR, who=SIGN_IN, answers={200: "whether there is one"})
+    async def get_factor(self, request: Request) -> ASGIApp:
+        """Return whether the caller has a second factor, and how many recovery codes are left."""
+        factor = (await self._own(request)).body.factor
+        return Json({"app": factor is not None, "recovery_codes": 0 if factor is None else len(factor.recovery)})
+
+    @Endpoint(
         "POST",
         _FACTOR,
-        propose_factor,
         who=SIGN_IN,
         audit="second_factor.propose",
         takes=FactorWanted,
@@ -128,40 +74,82 @@ ENDPOINTS = [
             429: "too many tries",
             **_BAD,
         },
-    ),
-    Endpoint(
+    )
+    async def propose_factor(self, request: Request) -> ASGIApp:
+        """Return what an authenticator app needs. It counts when the first code is sent back."""
+        given = decode(await self._bodies.read(request) or b"{}", FactorWanted)
+        account = await self._own(request)
+        if account.body.password:
+            await self._people.check_password(
+                account.body.name, given.password, address_of(request), browser=self._signing_in.browser_of(request)
+            )
+        proposed = await self._second_factors.propose(account)
+        link = totp_link(proposed.secret, account.body.name)
+        rows = importlib.import_module(".qr", __package__).qr_rows(link)
+        return Json({"secret": proposed.secret, "sealed": proposed.sealed, "link": link, "qr": rows})
+
+    @Endpoint(
         "PUT",
         _FACTOR,
-        add_factor,
         who=SIGN_IN,
         audit="second_factor.add",
         takes=FirstCode,
         answers={201: "the recovery codes", 409: "there is a second factor", **_CODE},
-    ),
-    Endpoint(
-        "DELETE",
-        _FACTOR,
-        end_factor,
-        who=SIGN_IN,
-        audit="second_factor.remove",
-        takes=OwnCode,
-        answers={204: "removed", **_CODE},
-    ),
-    Endpoint(
+    )
+    async def add_factor(self, request: Request) -> ASGIApp:
+        """Turn the second factor on with the app's first code. The recovery codes are shown only now."""
+        given = decode(await self._bodies.read(request), FirstCode)
+        account = await self._own(request)
+        codes = await self._second_factors.add(
+            account, given.sealed, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
+        )
+        return Json({"recovery_codes": codes}, status_code=201)
+
+    @Endpoint(
         "POST",
         f"{_FACTOR}/recovery-codes",
-        renew_codes,
         who=SIGN_IN,
         audit="second_factor.renew_codes",
         takes=OwnCode,
         answers={201: "the recovery codes", 404: "there is no second factor", **_CODE},
-    ),
-    Endpoint(
+    )
+    async def renew_codes(self, request: Request) -> ASGIApp:
+        """Replace the recovery codes."""
+        given = decode(await self._bodies.read(request), OwnCode)
+        account = await self._own(request)
+        codes = await self._second_factors.renew(
+            account, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
+        )
+        return Json({"recovery_codes": codes}, status_code=201)
+
+    @Endpoint(
+        "DELETE", _FACTOR, who=SIGN_IN, audit="second_factor.remove", takes=OwnCode, answers={204: "removed", **_CODE}
+    )
+    async def end_factor(self, request: Request) -> ASGIApp:
+        """Turn the caller's second factor off."""
+        given = decode(await self._bodies.read(request), OwnCode)
+        account = await self._own(request)
+        await self._second_factors.check(
+            account, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
+        )
+        await remove_factor(self._people, account.id)
+        return NoContent()
+
+    @Endpoint(
         "DELETE",
         "/api/admin/people/{account_id}/second-factor",
-        reset_factor,
         who=ADMIN,
         audit="second_factor.reset",
         answers={200: "the account", 404: "no such account"},
-    ),
-]
+    )
+    async def reset_factor(self, request: Request) -> ASGIApp:
+        """Remove a person's second factor and passkeys, for one who has lost them. The password stays."""
+        id = request.path_params["account_id"]
+        note_of(request).target = id
+        return Json(shown_account(await reset_factors(self._people, id)))
+
+    async def _own(self, request: Request) -> Stored[Account]:
+        account = await self._people.accounts.get(access_of(request).account)
+        if account is None:
+            raise NotFound("There is no such account.")
+        return account

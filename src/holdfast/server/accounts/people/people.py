@@ -79,6 +79,8 @@ class People:
         self.throttle = SignInThrottle(store, now=now, hides_clients=(proxies or TrustedProxies()).hides_clients)
         self.secrets = OneTimeSecrets(store, now=now)
         self.browsers = KnownBrowsers(store, now=now)
+        self.first_admin = ""
+        """The code for the first admin, while the server waits for one and refuses all other requests."""
 
     @property
     def accounts(self) -> Accounts:

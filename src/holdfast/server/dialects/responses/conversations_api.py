@@ -14,15 +14,15 @@ from ....access import CHAT, READ
 from ....errors import BadRequest, NotFound
 from ....fields import check_fields
 from ....ids import new_id
+from ....store import Store
 from ....store.documents import Stored
 from ....wires.openai.fields import CONVERSATIONS, NOT_OF_A_CONVERSATION
 from ....wires.openai.responses_request import Item, items_of, listed
 from ...caller import owner_of
 from ...errors import Json, json_of
-from ...request import convert, decode_object, read_body, whole_number
-from ...routing import Endpoint
-from ...services import Parts
-from .conversation_turns import up_to_date
+from ...feature import Endpoint, Feature
+from ...request import Bodies, convert, decode_object, whole_number
+from .conversation_turns import ConversationTurns
 from .openai_responses import check_metadata, page_of, page_of_items
 from .response_chains import resolved
 from .stored_conversations import (
@@ -68,132 +68,190 @@ class ItemNotFound(NotFound):
         super().__init__(f"Item with id {item_id!r} not found in this conversation.")
 
 
-async def create_conversation(parts: Parts, request: Request) -> ASGIApp:
-    """Create a conversation."""
-    decoded = await _decoded(parts, request)
-    body = convert(decoded, NewConversation)
-    check_metadata(body.metadata)
-    items = await _new_items(parts, request, body.items) if body.items else []
-    new = StoredConversation(metadata=body.metadata or {}, items=items)
-    id = new_id(CONVERSATION_ID)
-    return _answer(await stored_conversations(parts.store).put(id, new, owner=owner_of(request)))
+_WITHOUT_STATUS = ("compaction", "reasoning")
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "output_text": {"annotations": [], "logprobs": []},
+    "input_image": {"detail": "auto", "file_id": None},
+}
+
+_NOT_THERE = {404: "no such conversation"}
+_WITH_BODY = {400: "bad input", **_NOT_THERE, 413: "too large"}
 
 
-async def list_conversations(parts: Parts, request: Request) -> ASGIApp:
-    """List the caller's conversations, the newest first."""
-    limit = whole_number(request, "limit", 20, 100)
-    documents, after = stored_conversations(parts.store), request.query_params.get("after")
-    found: list[dict[str, Any]] = []
-    while len(found) <= limit and (
-        page := await documents.page(owner=owner_of(request), before=after, limit=limit + 1)
-    ):
-        found += map(_conversation_json, page)
-        after = page[-1].id
-    return Json(page_of(found[:limit], has_more=len(found) > limit))
+class ConversationsApi(Feature):
+    """Conversations of the Responses API."""
 
+    def __init__(self, bodies: Bodies, turns: ConversationTurns, store: Store) -> None:
+        self._bodies, self._turns, self._store = bodies, turns, store
 
-async def get_conversation(parts: Parts, request: Request) -> ASGIApp:
-    """Return a conversation."""
-    return _answer(await _own(parts, request))
+    @Endpoint(
+        "POST",
+        "/v1/conversations",
+        who=CHAT,
+        takes=NewConversation,
+        answers={200: "the conversation", 400: "bad input", 404: "no such item to refer to", 413: "too large"},
+    )
+    async def create_conversation(self, request: Request) -> ASGIApp:
+        """Create a conversation."""
+        decoded = await self._decoded(request)
+        body = convert(decoded, NewConversation)
+        check_metadata(body.metadata)
+        items = await self._new_items(request, body.items) if body.items else []
+        new = StoredConversation(metadata=body.metadata or {}, items=items)
+        id = new_id(CONVERSATION_ID)
+        return _answer(await stored_conversations(self._store).put(id, new, owner=owner_of(request)))
 
+    @Endpoint(
+        "GET",
+        "/v1/conversations",
+        who=READ,
+        query={"limit": "1 to 100", "after": "the conversation to go on from"},
+        answers={200: "conversations, the newest first", 400: "a bad query"},
+    )
+    async def list_conversations(self, request: Request) -> ASGIApp:
+        """List the caller's conversations, the newest first."""
+        limit = whole_number(request, "limit", 20, 100)
+        documents, after = stored_conversations(self._store), request.query_params.get("after")
+        found: list[dict[str, Any]] = []
+        while len(found) <= limit and (
+            page := await documents.page(owner=owner_of(request), before=after, limit=limit + 1)
+        ):
+            found += map(_conversation_json, page)
+            after = page[-1].id
+        return Json(page_of(found[:limit], has_more=len(found) > limit))
 
-async def update_conversation(parts: Parts, request: Request) -> ASGIApp:
-    """Replace the metadata of a conversation."""
-    metadata = convert(await _decoded(parts, request), ConversationChange).metadata
-    check_metadata(metadata)
+    @Endpoint("GET", "/v1/conversations/{conversation_id}", who=READ, answers={200: "the conversation", **_NOT_THERE})
+    async def get_conversation(self, request: Request) -> ASGIApp:
+        """Return a conversation."""
+        return _answer(await self._own(request))
 
-    async def change(known: StoredConversation) -> StoredConversation:
-        return replace(known, metadata=metadata or {})
+    @Endpoint(
+        "POST",
+        "/v1/conversations/{conversation_id}",
+        who=CHAT,
+        takes=ConversationChange,
+        answers={200: "the conversation", **_WITH_BODY},
+    )
+    async def update_conversation(self, request: Request) -> ASGIApp:
+        """Replace the metadata of a conversation."""
+        metadata = convert(await self._decoded(request), ConversationChange).metadata
+        check_metadata(metadata)
 
-    return _answer(await _changed(parts, request, change))
+        async def change(known: StoredConversation) -> StoredConversation:
+            return replace(known, metadata=metadata or {})
 
+        return _answer(await self._changed(request, change))
 
-async def delete_conversation(parts: Parts, request: Request) -> ASGIApp:
-    """Delete a conversation and its items. Stored responses stay."""
-    found = await _own(parts, request)
-    await stored_conversations(parts.store).delete(found.id)
-    return Json({"id": found.id, "object": "conversation.deleted", "deleted": True})
+    @Endpoint(
+        "DELETE",
+        "/v1/conversations/{conversation_id}",
+        who=CHAT,
+        audit="conversation.delete",
+        answers={200: "it is gone", **_NOT_THERE},
+    )
+    async def delete_conversation(self, request: Request) -> ASGIApp:
+        """Delete a conversation and its items. Stored responses stay."""
+        found = await self._own(request)
+        await stored_conversations(self._store).delete(found.id)
+        return Json({"id": found.id, "object": "conversation.deleted", "deleted": True})
 
+    # Items.
 
-# Items.
+    @Endpoint(
+        "POST",
+        "/v1/conversations/{conversation_id}/items",
+        who=CHAT,
+        takes=ConversationItems,
+        answers={200: "the new items", **_WITH_BODY, 409: "a response is being added"},
+    )
+    async def create_items(self, request: Request) -> ASGIApp:
+        """Add items at the end of a conversation, and return them."""
+        await self._turns.up_to_date(owner_of(request), request.path_params["conversation_id"])
+        items = await self._new_items(request, convert(await self._decoded(request), ConversationItems).items)
 
+        async def change(known: StoredConversation) -> StoredConversation:
+            return _checked(replace(known, items=[*known.items, *items]))
 
-async def create_items(parts: Parts, request: Request) -> ASGIApp:
-    """Add items at the end of a conversation, and return them."""
-    await up_to_date(parts, owner_of(request), request.path_params["conversation_id"])
-    items = await _new_items(parts, request, convert(await _decoded(parts, request), ConversationItems).items)
+        await self._changed(request, change)
+        return json_of(page_of([_item_json(item) for item in items], has_more=False))
 
-    async def change(known: StoredConversation) -> StoredConversation:
-        return _checked(replace(known, items=[*known.items, *items]))
+    @Endpoint(
+        "GET",
+        "/v1/conversations/{conversation_id}/items",
+        who=READ,
+        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
+        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
+    )
+    async def list_items(self, request: Request) -> ASGIApp:
+        """List the items of a conversation, the last first."""
+        return json_of(page_of_items(request, [_item_json(item) for item in await self._items(request)]))
 
-    await _changed(parts, request, change)
-    return json_of(page_of([_item_json(item) for item in items], has_more=False))
+    @Endpoint(
+        "GET",
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        who=READ,
+        answers={200: "the item", 404: "no such conversation, or no such item"},
+    )
+    async def get_item(self, request: Request) -> ASGIApp:
+        """Return one item."""
+        item_id = request.path_params["item_id"]
+        for item in await self._items(request):
+            if item["id"] == item_id:
+                return json_of(_item_json(item))
+        raise ItemNotFound(item_id)
 
+    @Endpoint(
+        "DELETE",
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        who=CHAT,
+        audit="conversation.item_delete",
+        answers={200: "the conversation without it", 404: "no such conversation, or no such item"},
+    )
+    async def delete_item(self, request: Request) -> ASGIApp:
+        """Delete one item, and return the conversation."""
+        item_id = request.path_params["item_id"]
 
-async def list_items(parts: Parts, request: Request) -> ASGIApp:
-    """List the items of a conversation, the last first."""
-    return json_of(page_of_items(request, [_item_json(item) for item in await _items(parts, request)]))
+        async def change(known: StoredConversation) -> StoredConversation:
+            left = [item for item in known.items if item["id"] != item_id]
+            if len(left) == len(known.items):
+                raise ItemNotFound(item_id)
+            return replace(known, items=left)
 
+        return _answer(await self._changed(request, change))
 
-async def get_item(parts: Parts, request: Request) -> ASGIApp:
-    """Return one item."""
-    item_id = request.path_params["item_id"]
-    for item in await _items(parts, request):
-        if item["id"] == item_id:
-            return json_of(_item_json(item))
-    raise ItemNotFound(item_id)
+    async def _decoded(self, request: Request) -> dict[str, Any]:
+        decoded = decode_object(await self._bodies.read(request))
+        check_fields(decoded, CONVERSATIONS, NOT_OF_A_CONVERSATION)
+        return decoded
 
+    async def _own(self, request: Request) -> Stored[StoredConversation]:
+        id = request.path_params["conversation_id"]
+        found = await stored_conversations(self._store).get(id, owner=owner_of(request))
+        if found is None:
+            raise ConversationNotFound(id)
+        return found
 
-async def delete_item(parts: Parts, request: Request) -> ASGIApp:
-    """Delete one item, and return the conversation."""
-    item_id = request.path_params["item_id"]
+    async def _changed(self, request: Request, change: ConversationEdit) -> Stored[StoredConversation]:
+        id = request.path_params["conversation_id"]
+        changed = await stored_conversations(self._store).change(id, change, owner=owner_of(request))
+        if changed is None:
+            raise ConversationNotFound(id)
+        return changed
 
-    async def change(known: StoredConversation) -> StoredConversation:
-        left = [item for item in known.items if item["id"] != item_id]
-        if len(left) == len(known.items):
-            raise ItemNotFound(item_id)
-        return replace(known, items=left)
+    async def _items(self, request: Request) -> list[Item]:
+        """Return the items so far, without those of a running response."""
+        try:
+            return (await self._turns.up_to_date(owner_of(request), request.path_params["conversation_id"])).body.items
+        except ConversationLocked:
+            return (await self._own(request)).body.items
 
-    return _answer(await _changed(parts, request, change))
-
-
-async def _decoded(parts: Parts, request: Request) -> dict[str, Any]:
-    decoded = decode_object(await read_body(parts, request))
-    check_fields(decoded, CONVERSATIONS, NOT_OF_A_CONVERSATION)
-    return decoded
-
-
-async def _own(parts: Parts, request: Request) -> Stored[StoredConversation]:
-    id = request.path_params["conversation_id"]
-    found = await stored_conversations(parts.store).get(id, owner=owner_of(request))
-    if found is None:
-        raise ConversationNotFound(id)
-    return found
-
-
-async def _changed(parts: Parts, request: Request, change: ConversationEdit) -> Stored[StoredConversation]:
-    id = request.path_params["conversation_id"]
-    changed = await stored_conversations(parts.store).change(id, change, owner=owner_of(request))
-    if changed is None:
-        raise ConversationNotFound(id)
-    return changed
-
-
-async def _items(parts: Parts, request: Request) -> list[Item]:
-    """Return the items so far, without those of a running response."""
-    try:
-        return (await up_to_date(parts, owner_of(request), request.path_params["conversation_id"])).body.items
-    except ConversationLocked:
-        return (await _own(parts, request)).body.items
-
-
-async def _new_items(parts: Parts, request: Request, given: list[dict[str, Any]]) -> list[Item]:
-    """Return items of a request in the stored form, each with a new id."""
-    if not 0 < len(given) <= MOST_AT_ONCE:
-        raise BadRequest(f"items has 1 to {MOST_AT_ONCE} items.", param="items")
-    checked = await resolved(parts.store, owner_of(request), items_of(given, param="items"))
-    bare = [{name: value for name, value in item.items() if name != "id"} for item in checked]
-    return _checked(StoredConversation(items=listed(bare, new_id(CONVERSATION_ID).partition("_")[2]))).items
+    async def _new_items(self, request: Request, given: list[dict[str, Any]]) -> list[Item]:
+        """Return items of a request in the stored form, each with a new id."""
+        if not 0 < len(given) <= MOST_AT_ONCE:
+            raise BadRequest(f"items has 1 to {MOST_AT_ONCE} items.", param="items")
+        checked = await resolved(self._store, owner_of(request), items_of(given, param="items"))
+        bare = [{name: value for name, value in item.items() if name != "id"} for item in checked]
+        return _checked(StoredConversation(items=listed(bare, new_id(CONVERSATION_ID).partition("_")[2]))).items
 
 
 def _checked(conversation: StoredConversation) -> StoredConversation:
@@ -217,85 +275,3 @@ def _item_json(item: Item) -> Item:
     if item["type"] == "message":
         filled["content"] = [{**_DEFAULTS.get(part.get("type", ""), {}), **part} for part in item["content"]]
     return filled
-
-
-_WITHOUT_STATUS = ("compaction", "reasoning")
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "output_text": {"annotations": [], "logprobs": []},
-    "input_image": {"detail": "auto", "file_id": None},
-}
-
-_NOT_THERE = {404: "no such conversation"}
-_WITH_BODY = {400: "bad input", **_NOT_THERE, 413: "too large"}
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/v1/conversations",
-        create_conversation,
-        who=CHAT,
-        takes=NewConversation,
-        answers={200: "the conversation", 400: "bad input", 404: "no such item to refer to", 413: "too large"},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/conversations",
-        list_conversations,
-        who=READ,
-        query={"limit": "1 to 100", "after": "the conversation to go on from"},
-        answers={200: "conversations, the newest first", 400: "a bad query"},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/conversations/{conversation_id}",
-        get_conversation,
-        who=READ,
-        answers={200: "the conversation", **_NOT_THERE},
-    ),
-    Endpoint(
-        "POST",
-        "/v1/conversations/{conversation_id}",
-        update_conversation,
-        who=CHAT,
-        takes=ConversationChange,
-        answers={200: "the conversation", **_WITH_BODY},
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/conversations/{conversation_id}",
-        delete_conversation,
-        who=CHAT,
-        audit="conversation.delete",
-        answers={200: "it is gone", **_NOT_THERE},
-    ),
-    Endpoint(
-        "POST",
-        "/v1/conversations/{conversation_id}/items",
-        create_items,
-        who=CHAT,
-        takes=ConversationItems,
-        answers={200: "the new items", **_WITH_BODY, 409: "a response is being added"},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/conversations/{conversation_id}/items",
-        list_items,
-        who=READ,
-        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
-        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/conversations/{conversation_id}/items/{item_id}",
-        get_item,
-        who=READ,
-        answers={200: "the item", 404: "no such conversation, or no such item"},
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/conversations/{conversation_id}/items/{item_id}",
-        delete_item,
-        who=CHAT,
-        audit="conversation.item_delete",
-        answers={200: "the conversation without it", 404: "no such conversation, or no such item"},
-    ),
-]

@@ -12,11 +12,12 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....asks import ChatAsk, ResponseAsk, response_ask
+from ....engine.engine import Engine
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
 from ....runs.run import Run
-from ....store import RunRecord
+from ....store import RunRecord, Store
 from ....upstreams.responses.request import DIALECT
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses
@@ -31,15 +32,16 @@ from ....wires.openai.responses_request import (
     params_of,
 )
 from ...api.runs import stop_within
-from ...caller import own_run, owner_of
+from ...caller import Reach, owner_of
+from ...config.live_settings import Configured
 from ...errors import Json, json_of
-from ...request import convert, decode_object, idempotency, read_body, whole_number
-from ...routing import Endpoint
-from ...services import Parts
-from ...starting.starting import AllowedStart
+from ...feature import Endpoint, Feature
+from ...request import Bodies, convert, decode_object, idempotency, whole_number
+from ...starting.starting import AllowedStart, Starting
+from ...webhooks import Webhooks
 from ..openai_chat import failure
-from ..run_responses import WholeAnswer, answer_headers, gathered, stream, whole
-from .conversation_turns import start_in_conversation, up_to_date
+from ..run_responses import Answers, WholeAnswer, answer_headers, gathered
+from .conversation_turns import ConversationTurns
 from .response_chains import ResponseNotFound, conversation, resolved, stored_ask
 from .stored_conversations import check_fits
 
@@ -118,71 +120,316 @@ class ResponseBody(msgspec.Struct, frozen=True):
         return bool(self.background) or (self.store is True and bool(self.stream))
 
 
-async def create_response(parts: Parts, request: Request) -> ASGIApp:
-    """Answer with a response: at once in the background, streaming, or when it is finished."""
-    raw = await read_body(parts, request)
-    decoded = decode_object(raw)
-    body = checked(decoded)
-    allowed = await parts.starting.allow(request, body.model, idempotency(request, raw))
-    if isinstance(allowed, Run):
-        run, is_new = allowed, False
-    else:
-        record = await prepared(parts, allowed, body, decoded)
-        run = await begun(parts, allowed, body, record)
-        is_new = run.id == record.id
-    if body.stream:
-        return _stream(parts, run, stop_unheard=is_new and not body.background)
-    if body.background:
-        return Json(await _begun(run), headers=answer_headers(run))
-    return WholeAnswer(parts, run, finished, attached=run.take_hold())
+class CompactionFailed(HoldfastError):
+    """The summary is incomplete: it would lose parts of the conversation."""
+
+    code = "compaction_failed"
+    status = NOT_RETRIED
+    type = NOT_AGAIN
+
+    def __init__(self, outcome: str) -> None:
+        super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
 
 
-async def prepared(
-    parts: Parts,
-    allowed: AllowedStart,
-    body: ResponseBody,
-    decoded: dict[str, Any],
-    before: list[Item] | None = None,
-) -> RunRecord:
-    """Return the record of the run of a request.
+_NOT_THERE = {404: "no such response"}
 
-    `before` are the items up to the response that it follows, if that is not stored.
-    """
-    provider = allowed.model.found.provider
-    owner, is_native = allowed.caller.owner, parts.configured.dialect(provider.name) == DIALECT
-    items = items_of(body.input, follows=body.follows)
-    params = params_of(decoded, _limit_of(parts, provider.name))
-    ask = msgspec.structs.replace(
-        _ask_of(body, decoded, await resolved(parts.store, owner, items)),
-        params=params,
-        as_sent={DIALECT: own_fields_of(decoded)} if is_native else {},
-        before=before,
+
+class ResponsesApi(Feature):
+    """Responses."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        answers: Answers,
+        reach: Reach,
+        starting: Starting,
+        configured: Configured,
+        turns: ConversationTurns,
+        webhooks: Webhooks,
+        engine: Engine,
+        store: Store,
+    ) -> None:
+        self._bodies, self._answers, self._reach, self._starting = bodies, answers, reach, starting
+        self._configured, self._turns, self._webhooks, self._engine = configured, turns, webhooks, engine
+        self._store = store
+
+    @Endpoint(
+        "POST",
+        "/v1/responses",
+        who=CHAT,
+        takes=ResponseBody,
+        answers={
+            200: "a response, or its events",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            406: "the upstream failed after output",
+            409: "the response to follow has not ended",
+            413: "too large",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+        streams=True,
     )
-    if body.conversation_id is not None:
-        known = await up_to_date(parts, owner, body.conversation_id, "conversation")
-        check_fits([*known.body.items, *ask.input])
-    await conversation(parts.store, owner, ask)  # refuses an invalid request
-    return allowed.record(ask, lifetime="detached" if body.is_detached else "attached")
+    async def create_response(self, request: Request) -> ASGIApp:
+        """Answer with a response: at once in the background, streaming, or when it is finished."""
+        raw = await self._bodies.read(request)
+        decoded = decode_object(raw)
+        body = checked(decoded)
+        allowed = await self._starting.allow(request, body.model, idempotency(request, raw))
+        if isinstance(allowed, Run):
+            run, is_new = allowed, False
+        else:
+            record = await self.prepared(allowed, body, decoded)
+            run = await self.begun(allowed, body, record)
+            is_new = run.id == record.id
+        if body.stream:
+            return self._stream(run, stop_unheard=is_new and not body.background)
+        if body.background:
+            return Json(await _begun(run), headers=answer_headers(run))
+        return WholeAnswer(run, self.finished, attached=run.take_hold())
 
+    async def prepared(
+        self,
+        allowed: AllowedStart,
+        body: ResponseBody,
+        decoded: dict[str, Any],
+        before: list[Item] | None = None,
+    ) -> RunRecord:
+        """Return the record of the run of a request.
 
-async def begun(parts: Parts, allowed: AllowedStart, body: ResponseBody, record: RunRecord) -> Run:
-    """Start the run of a request."""
-    if body.conversation_id is None:
-        return await _start(parts, allowed, record, keep=body.is_stored, in_background=bool(body.background))
-    start = partial(_start, parts, allowed, record, keep=True, in_background=bool(body.background))
-    return await start_in_conversation(parts, body.conversation_id, record, start)
+        `before` are the items up to the response that it follows, if that is not stored.
+        """
+        provider = allowed.model.found.provider
+        owner, is_native = allowed.caller.owner, self._configured.dialect(provider.name) == DIALECT
+        items = items_of(body.input, follows=body.follows)
+        params = params_of(decoded, self._limit_of(provider.name))
+        ask = msgspec.structs.replace(
+            _ask_of(body, decoded, await resolved(self._store, owner, items)),
+            params=params,
+            as_sent={DIALECT: own_fields_of(decoded)} if is_native else {},
+            before=before,
+        )
+        if body.conversation_id is not None:
+            known = await self._turns.up_to_date(owner, body.conversation_id, "conversation")
+            check_fits([*known.body.items, *ask.input])
+        await conversation(self._store, owner, ask)  # refuses an invalid request
+        return allowed.record(ask, lifetime="detached" if body.is_detached else "attached")
 
+    async def begun(self, allowed: AllowedStart, body: ResponseBody, record: RunRecord) -> Run:
+        """Start the run of a request."""
+        if body.conversation_id is None:
+            return await self._start(allowed, record, keep=body.is_stored, in_background=bool(body.background))
+        start = partial(self._start, allowed, record, keep=True, in_background=bool(body.background))
+        return await self._turns.start(body.conversation_id, record, start)
 
-async def _start(parts: Parts, allowed: AllowedStart, record: RunRecord, *, keep: bool, in_background: bool) -> Run:
-    """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
-    expected = await parts.webhooks.expect(record) if in_background else []
-    try:
-        run = await allowed.start(record, keep=keep or allowed.key is not None)
-    except HoldfastError:
-        parts.webhooks.withdraw(expected)
-        raise
-    parts.webhooks.promise(run, expected)
-    return run
+    async def _start(self, allowed: AllowedStart, record: RunRecord, *, keep: bool, in_background: bool) -> Run:
+        """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
+        expected = await self._webhooks.expect(record) if in_background else []
+        try:
+            run = await allowed.start(record, keep=keep or allowed.key is not None)
+        except HoldfastError:
+            self._webhooks.withdraw(expected)
+            raise
+        self._webhooks.promise(run, expected)
+        return run
+
+    def _limit_of(self, provider: str) -> str:
+        """Return the upstream's name of the token limit: OpenAI's newer models refuse the older one."""
+        return "max_completion_tokens" if self._configured.profile(provider) == "openai" else "max_tokens"
+
+    # Token counts and compaction.
+
+    @Endpoint(
+        "POST",
+        "/v1/responses/input_tokens",
+        who=READ,
+        takes=ResponseBody,
+        answers={
+            200: "an estimate",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            409: "the response to follow has not ended",
+            413: "too large",
+        },
+    )
+    async def count_input(self, request: Request) -> ASGIApp:
+        """Estimate the tokens of a request, without one to the upstream. The response says that it is an estimate."""
+        decoded = decode_object(await self._bodies.read(request))
+        body = checked(decoded)
+        messages = await self._messages(await self._starting.allow_new(request, body.model), body, decoded)
+        tokens = estimated_tokens(messages, params_of(decoded).get("tools"))
+        return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
+
+    @Endpoint(
+        "POST",
+        "/v1/responses/compact",
+        who=CHAT,
+        takes=ResponseBody,
+        answers={
+            200: "the conversation as one item",
+            400: "bad input",
+            404: "no such model, or no such response to follow",
+            406: "the summary is incomplete",
+            409: "the response to follow has not ended",
+            413: "too large",
+            429: "too many runs",
+            502: "the upstream failed",
+            503: "the server is ending",
+            504: "the upstream was silent",
+        },
+    )
+    async def compact_response(self, request: Request) -> ASGIApp:
+        """Let a model summarise a conversation. Return the item that replaces it in later requests."""
+        decoded = decode_object(await self._bodies.read(request))
+        body = checked(decoded)
+        if not body.model:
+            raise BadRequest("model is missing: name the one that summarises.", param="model")
+        params_of(decoded)
+        allowed = await self._starting.allow_new(request, body.model)
+        messages = [*await self._messages(allowed, body, decoded), {"role": "user", "content": COMPACT}]
+        record = allowed.record(ChatAsk(messages=alternating(messages)), lifetime="attached")
+        run = await allowed.start(record, keep=False)
+        return WholeAnswer(run, self._compacted, attached=run.take_hold())
+
+    async def _messages(
+        self, allowed: AllowedStart, body: ResponseBody, decoded: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Return the messages of a request for the model."""
+        owner = allowed.caller.owner
+        items = await resolved(self._store, owner, items_of(body.input, follows=body.follows))
+        return await conversation(self._store, owner, _ask_of(body, decoded, items))
+
+    async def _compacted(self, run: Run) -> ASGIApp:
+        settled = await run.settled()
+        if isinstance(settled, (Failed, Interrupted)):
+            return failure(run, settled)
+        if not isinstance(settled, Completed):
+            raise CompactionFailed(settled.outcome)
+        suffix = run.id.removeprefix("run_")
+        compacted = {
+            "id": openai_responses.response_id(run.id),
+            "object": "response.compaction",
+            "created_at": int(run.record.created_at),
+            "output": [compaction_item(settled.text, suffix)],
+            "usage": openai_responses.responses_usage(settled.usage),
+        }
+        return json_of(compacted, headers=answer_headers(run))
+
+    async def finished(self, run: Run) -> ASGIApp:
+        """Return a settled run as the finished object, with a status that is an error unless it completed."""
+        return await self._answers.whole(run, lambda run, _: response_json(run), failure)
+
+    # The stream.
+
+    def _stream(self, run: Run, *, stop_unheard: bool) -> EventStream:
+        """Return a response as a stream. With `stop_unheard`, it stops if its client left before it got the id."""
+        frames = _frames(run)
+
+        async def leave_unheard(by: StoppedBy) -> None:
+            if not frames.event_count:
+                await run.stop(by)
+
+        on_leave = leave_unheard if stop_unheard else None
+        beat = frames.heartbeat
+        return self._answers.stream(
+            run, frames, attached=run.take_hold(), on_leave=on_leave, refuse=failure, sign_of_life=beat
+        )
+
+    # Resuming.
+
+    async def _own(self, request: Request) -> Run:
+        response_id = request.path_params["response_id"]
+        try:
+            return await self._reach.run(request, openai_responses.run_id_of_response(response_id))
+        except RunNotFound:
+            raise ResponseNotFound(response_id) from None
+
+    @Endpoint(
+        "GET",
+        "/v1/responses/{response_id}",
+        who=READ,
+        query={"stream": "true for events", "starting_after": "the last sequence_number seen"},
+        answers={200: "the response", 400: "a bad query", **_NOT_THERE, 410: "the log was trimmed"},
+        streams=True,
+    )
+    async def get_response(self, request: Request) -> ASGIApp:
+        """Return a response by its id, or stream its events after a cursor."""
+        run = await self._own(request)
+        if request.query_params.get("stream") == "true":
+            frames = _frames(run)
+            return self._answers.stream(run, frames, skip=_starting_after(request) + 1, sign_of_life=frames.heartbeat)
+        return json_of(await response_json(run), headers=answer_headers(run))
+
+    @Endpoint(
+        "POST",
+        "/v1/responses/{response_id}/cancel",
+        who=CHAT,
+        stores=False,
+        answers={200: "the settled response", **_NOT_THERE},
+    )
+    async def cancel_response(self, request: Request) -> ASGIApp:
+        """Stop a response, in the background or not, and return it. The first ending stands."""
+        run = await self._own(request)
+        await stop_within(run)
+        return json_of(await response_json(run), headers=answer_headers(run))
+
+    @Endpoint(
+        "DELETE",
+        "/v1/responses/{response_id}",
+        who=CHAT,
+        audit="response.delete",
+        answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
+    )
+    async def delete_response(self, request: Request) -> ASGIApp:
+        """Stop a response, and delete it."""
+        run = await self._own(request)
+        if run.record.session_id is not None:
+            raise Conflict(f"This answer belongs to session {run.record.session_id}. Delete that session instead.")
+        await stop_within(run)
+        await self._store.delete_run(run.id)
+        self._engine.forget(run.id)
+        response_id = openai_responses.response_id(run.id)
+        return Json({"id": response_id, "object": "response", "deleted": True}, headers=answer_headers(run))
+
+    # Lists.
+
+    @Endpoint(
+        "GET",
+        "/v1/responses/{response_id}/input_items",
+        who=READ,
+        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to continue from"},
+        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
+    )
+    async def list_input_items(self, request: Request) -> ASGIApp:
+        """List the input items of a response's request, the last first."""
+        run = await self._own(request)
+        items = listed(response_ask(run.record.ask).input, run.id.removeprefix("run_"))
+        return json_of(page_of_items(request, items), headers=answer_headers(run))
+
+    async def list_responses(self, request: Request) -> ASGIApp:
+        """List stored responses, the newest first."""
+        limit = whole_number(request, "limit", 20, 100)
+        after = request.query_params.get("after")
+        before = openai_responses.run_id_of_response(after) if after else None
+        found: list[RunRecord] = []
+        looked_at = 0
+        while len(found) <= limit and looked_at < LOOKED_AT:
+            records = await self._store.list_runs(owner=owner_of(request), before=before, limit=200)
+            found += [record for record in records if stored_ask(record)]
+            looked_at += len(records)
+            if not records:
+                return await self._listed(found, limit)
+            before = records[-1].id
+        return await self._listed(found, limit, last=before)
+
+    async def _listed(self, found: list[RunRecord], limit: int, last: str | None = None) -> ASGIApp:
+        """Return a page. `last` is the last run that was read, if there may be more."""
+        data = [await response_json(await self._engine.open(record.id)) for record in found[:limit]]
+        if len(found) > limit or last is None:
+            return json_of(page_of(data, has_more=len(found) > limit))
+        return json_of(page_of(data, has_more=True, last=openai_responses.response_id(last)))
 
 
 def checked(decoded: dict[str, Any]) -> ResponseBody:
@@ -204,11 +451,6 @@ def check_metadata(given: dict[str, str] | None) -> None:
             "metadata has at most 16 pairs, with names of up to 64 and values of up to 512 characters.",
             param="metadata",
         )
-
-
-def _limit_of(parts: Parts, provider: str) -> str:
-    """Return the upstream's name of the token limit: OpenAI's newer models refuse the older one."""
-    return "max_completion_tokens" if parts.configured.profile(provider) == "openai" else "max_tokens"
 
 
 def _ask_of(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> ResponseAsk:
@@ -234,69 +476,6 @@ def _ask_of(body: ResponseBody, decoded: dict[str, Any], items: list[Item]) -> R
     )
 
 
-# Token counts and compaction.
-
-
-async def count_input(parts: Parts, request: Request) -> ASGIApp:
-    """Estimate the tokens of a request, without a request to the upstream. The response says that it is an estimate."""
-    decoded = decode_object(await read_body(parts, request))
-    body = checked(decoded)
-    messages = await _messages(parts, await parts.starting.allow_new(request, body.model), body, decoded)
-    tokens = estimated_tokens(messages, params_of(decoded).get("tools"))
-    return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
-
-
-async def compact_response(parts: Parts, request: Request) -> ASGIApp:
-    """Let a model summarise a conversation. Return the item that replaces it in later requests."""
-    decoded = decode_object(await read_body(parts, request))
-    body = checked(decoded)
-    if not body.model:
-        raise BadRequest("model is missing: name the one that summarises.", param="model")
-    params_of(decoded)
-    allowed = await parts.starting.allow_new(request, body.model)
-    messages = [*await _messages(parts, allowed, body, decoded), {"role": "user", "content": COMPACT}]
-    record = allowed.record(ChatAsk(messages=alternating(messages)), lifetime="attached")
-    run = await allowed.start(record, keep=False)
-    return WholeAnswer(parts, run, _compacted, attached=run.take_hold())
-
-
-async def _messages(
-    parts: Parts, allowed: AllowedStart, body: ResponseBody, decoded: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return the messages of a request for the model."""
-    owner = allowed.caller.owner
-    items = await resolved(parts.store, owner, items_of(body.input, follows=body.follows))
-    return await conversation(parts.store, owner, _ask_of(body, decoded, items))
-
-
-async def _compacted(_: Parts, run: Run) -> ASGIApp:
-    settled = await run.settled()
-    if isinstance(settled, (Failed, Interrupted)):
-        return failure(run, settled)
-    if not isinstance(settled, Completed):
-        raise CompactionFailed(settled.outcome)
-    suffix = run.id.removeprefix("run_")
-    compacted = {
-        "id": openai_responses.response_id(run.id),
-        "object": "response.compaction",
-        "created_at": int(run.record.created_at),
-        "output": [compaction_item(settled.text, suffix)],
-        "usage": openai_responses.responses_usage(settled.usage),
-    }
-    return json_of(compacted, headers=answer_headers(run))
-
-
-class CompactionFailed(HoldfastError):
-    """The summary is incomplete: it would lose parts of the conversation."""
-
-    code = "compaction_failed"
-    status = NOT_RETRIED
-    type = NOT_AGAIN
-
-    def __init__(self, outcome: str) -> None:
-        super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
-
-
 # The object.
 
 
@@ -319,49 +498,8 @@ async def _begun(run: Run) -> dict[str, Any]:
     return await response_json(run) if run.seq > 1 else response_of(run).body(None, waiting=True)
 
 
-async def finished(parts: Parts, run: Run) -> ASGIApp:
-    """Return a settled run as the finished object, with a status that is an error unless it completed."""
-    return await whole(parts, run, lambda run, _: response_json(run), failure)
-
-
-# The stream.
-
-
-def _stream(parts: Parts, run: Run, *, stop_unheard: bool) -> EventStream:
-    """Return a response as a stream. With `stop_unheard`, it stops if its client disconnected before it got the id."""
-    frames = _frames(run)
-
-    async def leave_unheard(by: StoppedBy) -> None:
-        if not frames.event_count:
-            await run.stop(by)
-
-    on_leave = leave_unheard if stop_unheard else None
-    beat = frames.heartbeat
-    return stream(parts, run, frames, attached=run.take_hold(), on_leave=on_leave, refuse=failure, sign_of_life=beat)
-
-
 def _frames(run: Run) -> openai_responses.ResponseFrames:
     return openai_responses.ResponseFrames(response_of(run))
-
-
-# Resuming.
-
-
-async def _own(parts: Parts, request: Request) -> Run:
-    response_id = request.path_params["response_id"]
-    try:
-        return await own_run(parts, request, openai_responses.run_id_of_response(response_id))
-    except RunNotFound:
-        raise ResponseNotFound(response_id) from None
-
-
-async def get_response(parts: Parts, request: Request) -> ASGIApp:
-    """Return a response by its id, or stream its events after a cursor."""
-    run = await _own(parts, request)
-    if request.query_params.get("stream") == "true":
-        frames = _frames(run)
-        return stream(parts, run, frames, skip=_starting_after(request) + 1, sign_of_life=frames.heartbeat)
-    return json_of(await response_json(run), headers=answer_headers(run))
 
 
 def _starting_after(request: Request) -> int:
@@ -369,35 +507,6 @@ def _starting_after(request: Request) -> int:
     if text != "-1" and not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest("starting_after is the sequence_number of the last event seen.", param="starting_after")
     return int(text)
-
-
-async def cancel_response(parts: Parts, request: Request) -> ASGIApp:
-    """Stop a response, in the background or not, and return it. The first ending stands."""
-    run = await _own(parts, request)
-    await stop_within(run)
-    return json_of(await response_json(run), headers=answer_headers(run))
-
-
-async def delete_response(parts: Parts, request: Request) -> ASGIApp:
-    """Stop a response, and delete it."""
-    run = await _own(parts, request)
-    if run.record.session_id is not None:
-        raise Conflict(f"This answer belongs to session {run.record.session_id}. Delete that session instead.")
-    await stop_within(run)
-    await parts.store.delete_run(run.id)
-    parts.engine.forget(run.id)
-    response_id = openai_responses.response_id(run.id)
-    return Json({"id": response_id, "object": "response", "deleted": True}, headers=answer_headers(run))
-
-
-# Lists.
-
-
-async def list_input_items(parts: Parts, request: Request) -> ASGIApp:
-    """List the input items of a response's request, the last first."""
-    run = await _own(parts, request)
-    items = listed(response_ask(run.record.ask).input, run.id.removeprefix("run_"))
-    return json_of(page_of_items(request, items), headers=answer_headers(run))
 
 
 def page_of_items(request: Request, items: list[Item]) -> dict[str, Any]:
@@ -418,119 +527,3 @@ def page_of(data: list[dict[str, Any]], *, has_more: bool, last: str | None = No
     """Return some objects as a page. `last` is the id to continue after, if it is not that of the last one."""
     ends = {"first_id": data[0]["id"] if data else None, "last_id": last or (data[-1]["id"] if data else None)}
     return {"object": "list", "data": data, **ends, "has_more": has_more}
-
-
-async def list_responses(parts: Parts, request: Request) -> ASGIApp:
-    """List stored responses, the newest first."""
-    limit = whole_number(request, "limit", 20, 100)
-    after = request.query_params.get("after")
-    before = openai_responses.run_id_of_response(after) if after else None
-    found: list[RunRecord] = []
-    looked_at = 0
-    while len(found) <= limit and looked_at < LOOKED_AT:
-        records = await parts.store.list_runs(owner=owner_of(request), before=before, limit=200)
-        found += [record for record in records if stored_ask(record)]
-        looked_at += len(records)
-        if not records:
-            return await _listed(parts, found, limit)
-        before = records[-1].id
-    return await _listed(parts, found, limit, last=before)
-
-
-async def _listed(parts: Parts, found: list[RunRecord], limit: int, last: str | None = None) -> ASGIApp:
-    """Return a page. `last` is the last run that was read, if there may be more."""
-    data = [await response_json(await parts.engine.open(record.id)) for record in found[:limit]]
-    if len(found) > limit or last is None:
-        return json_of(page_of(data, has_more=len(found) > limit))
-    return json_of(page_of(data, has_more=True, last=openai_responses.response_id(last)))
-
-
-_NOT_THERE = {404: "no such response"}
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/v1/responses",
-        create_response,
-        who=CHAT,
-        takes=ResponseBody,
-        answers={
-            200: "a response, or its events",
-            400: "bad input",
-            404: "no such model, or no such response to follow",
-            406: "the upstream failed after output",
-            409: "the response to follow has not ended",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
-        },
-        streams=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/responses/compact",
-        compact_response,
-        who=CHAT,
-        takes=ResponseBody,
-        answers={
-            200: "the conversation as one item",
-            400: "bad input",
-            404: "no such model, or no such response to follow",
-            406: "the summary is incomplete",
-            409: "the response to follow has not ended",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
-        },
-    ),
-    Endpoint(
-        "POST",
-        "/v1/responses/input_tokens",
-        count_input,
-        who=READ,
-        takes=ResponseBody,
-        answers={
-            200: "an estimate",
-            400: "bad input",
-            404: "no such model, or no such response to follow",
-            409: "the response to follow has not ended",
-            413: "too large",
-        },
-    ),
-    Endpoint(
-        "GET",
-        "/v1/responses/{response_id}",
-        get_response,
-        who=READ,
-        query={"stream": "true for events", "starting_after": "the last sequence_number seen"},
-        answers={200: "the response", 400: "a bad query", **_NOT_THERE, 410: "the log was trimmed"},
-        streams=True,
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/responses/{response_id}",
-        delete_response,
-        who=CHAT,
-        audit="response.delete",
-        answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
-    ),
-    Endpoint(
-        "POST",
-        "/v1/responses/{response_id}/cancel",
-        cancel_response,
-        who=CHAT,
-        stores=False,
-        answers={200: "the settled response", **_NOT_THERE},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/responses/{response_id}/input_items",
-        list_input_items,
-        who=READ,
-        query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to continue from"},
-        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
-    ),
-]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -16,9 +16,10 @@ from websockets.frames import CloseCode
 from ....access import CHAT
 from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
-from ....asgi.event_stream import info_of
+from ....asgi.event_stream import Closing, info_of
 from ....asks import response_ask
 from ....concurrency.tasks import OwnedTasks
+from ....engine.engine import Engine
 from ....errors import BadRequest, HoldfastError, KeyRevoked
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
@@ -31,14 +32,15 @@ from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
 from ....wires.openai.responses_request import Item
 from ...accounts.auth import HEADERS
+from ...config.current import CurrentSettings
+from ...feature import Endpoint, Feature
 from ...http.connections import OFFER
 from ...http.http_protocol import Protocol
 from ...http.websocket import InvalidHandshake, WebSocket, accepting_head, text_frame
-from ...request import BodyTooLarge, check_body, check_name, convert, decode_object
-from ...routing import Endpoint
-from ...services import Parts
+from ...request import Bodies, BodyTooLarge, check_name, convert, decode_object
+from ...starting.starting import Starting
 from ..run_responses import FirstWord
-from .openai_responses import ResponseBody, begun, checked, list_responses, prepared, response_of
+from .openai_responses import ResponseBody, ResponsesApi, checked, response_of
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)
@@ -118,6 +120,17 @@ class _Lane:
         self.known: _Known | None = None
 
 
+class SocketServices(NamedTuple):
+    """What a connection needs."""
+
+    bodies: Bodies
+    starting: Starting
+    responses: ResponsesApi
+    engine: Engine
+    closing: Closing
+    current: CurrentSettings
+
+
 class ResponsesSocket:
     """One client's connection. Costs its request's task, and a task for each lane that has a request.
 
@@ -125,8 +138,8 @@ class ResponsesSocket:
     response stops when its client disconnects, unless it was requested with `store: true`.
     """
 
-    def __init__(self, parts: Parts, request: Request) -> None:
-        self._parts = parts
+    def __init__(self, services: SocketServices, request: Request) -> None:
+        self._services = services
         self._request = request
         self._lanes: dict[str | None, _Lane] = {}
         self._tasks = OwnedTasks("a WebSocket")
@@ -139,7 +152,7 @@ class ResponsesSocket:
         connection = scope.get(CONNECTION)
         head = accepting_head(scope[HEADERS], {"x-request-id": new_id("req")})
         assert isinstance(connection, Protocol)  # only our protocol sets the offer
-        self._socket = WebSocket(connection, self._parts.settings.body_limit, self._take)
+        self._socket = WebSocket(connection, self._services.current.now.body_limit, self._take)
         if not connection.upgrade(send, head, self._socket):
             raise InvalidHandshake("Bytes followed the handshake, or the origin is another one: there is no upgrade.")
         self._receive = receive
@@ -151,11 +164,11 @@ class ResponsesSocket:
 
     async def _serve(self, client: RequestClient) -> None:
         """Dispatch the messages as they arrive, until the client disconnects or is disconnected."""
-        parts, ends_at = self._parts, asyncio.get_running_loop().time() + LONGEST
+        closing, ends_at = self._services.closing, asyncio.get_running_loop().time() + LONGEST
         client.on_leaving(self._wake.set)
-        unwatch = parts.closing.watch(self._wake.set)
+        unwatch = closing.watch(self._wake.set)
         try:
-            while not client.has_left and not parts.closing.has_begun:
+            while not client.has_left and not closing.has_begun:
                 self._wake.clear()
                 while self._inbox:
                     await self._hand_out(self._inbox.popleft())
@@ -170,7 +183,7 @@ class ResponsesSocket:
     async def _pause(self) -> None:
         """Wait for a message or a finished request. Send a ping at intervals of silence."""
         try:
-            async with asyncio.timeout(self._parts.settings.heartbeat):
+            async with asyncio.timeout(self._services.current.now.heartbeat):
                 await self._wake.wait()
         except TimeoutError:
             self._socket.ping()
@@ -179,7 +192,7 @@ class ResponsesSocket:
         if client.is_revoked:
             await self._refuse(KeyRevoked().info(), None)
             self._socket.close(CloseCode.POLICY_VIOLATION, "The key was revoked.")
-        elif self._parts.closing.has_begun:
+        elif self._services.closing.has_begun:
             await self._tasks.wait()
             self._socket.close(CloseCode.GOING_AWAY, "The server ends.")
         else:
@@ -191,8 +204,8 @@ class ResponsesSocket:
         waiting = sum(map(len, self._inbox)) + sum(each.size for lane in self._lanes.values() for each in lane.waiting)
         if self._unanswered >= MOST_UNANSWERED:
             self._refuse_unread(TooManyUnanswered())
-        elif waiting and waiting + len(message) > self._parts.settings.body_limit:
-            self._refuse_unread(BodyTooLarge(self._parts.settings.body_limit))
+        elif waiting and waiting + len(message) > self._services.current.now.body_limit:
+            self._refuse_unread(BodyTooLarge(self._services.current.now.body_limit))
         else:
             self._unanswered += 1
             self._inbox.append(message)
@@ -214,7 +227,7 @@ class ResponsesSocket:
     async def _hand_out(self, message: bytes) -> None:
         """Append a request to its lane."""
         try:
-            await check_body(self._parts, message)
+            await self._services.bodies.check(message)
             decoded = decode_object(message)
             if decoded.get("type") == STEER:
                 self._unanswered -= 1
@@ -242,7 +255,7 @@ class ResponsesSocket:
         await self._send(text_frame(refusal_message(info, lane)))
 
     async def _send(self, frames: bytes) -> None:
-        await self._socket.send(frames, self._parts.settings.send_timeout)
+        await self._socket.send(frames, self._services.current.now.send_timeout)
 
     # One request.
 
@@ -273,14 +286,14 @@ class ResponsesSocket:
         followed = self._find(event.previous_response_id)
         fields = {name: value for name, value in decoded.items() if name not in _ENVELOPE} | {"stream": True}
         body = checked(fields)
-        allowed = await self._parts.starting.allow_new(self._request, body.model)
+        allowed = await self._services.starting.allow_new(self._request, body.model)
         before = None if followed is None else followed.items
-        record = await prepared(self._parts, allowed, body, fields, before)
+        record = await self._services.responses.prepared(allowed, body, fields, before)
         size = request.size + (followed.size if followed else 0)
         if event.generate is False:
             await self._prepare_only(lane, record, size)
             return
-        run = await begun(self._parts, allowed, body, record)
+        run = await self._services.responses.begun(allowed, body, record)
         lane.active = ActiveResponse(run, decoded)
         messages = ResponseMessages(run.id, response_of(run), lane.name)
         try:
@@ -338,7 +351,7 @@ class ResponsesSocket:
             event = steer_of(decoded)
             if lane is None or lane.active is None:
                 raise SteerRefused("response_not_found", f"{target} is not being answered on this connection.")
-            steer = lane.active.accept(event, size, self._parts.settings.body_limit)
+            steer = lane.active.accept(event, size, self._services.current.now.body_limit)
         except SteerRefused as error:
             given = {name: decoded.get(name) for name in ("input", "previous_response_id")}
             await self._send_input_event("failed", lane, steer=given, error=_steer_error(error.code, str(error)))
@@ -373,7 +386,7 @@ class ResponsesSocket:
     async def _prepare_only(self, lane: _Lane, record: RunRecord, size: int) -> None:
         """Answer a request without generation: its items are kept for this connection."""
         ask = msgspec.structs.replace(response_ask(record.ask), store=False)
-        now = self._parts.engine.now()
+        now = self._services.engine.now()
         response = openai_responses.Response(record.id, record.echo, now, ask, settled_at=lambda: now)
         messages = ResponseMessages(record.id, response, lane.name)
         nothing = messages.frames([Settled(Completed(text="", usage=Usage(source="estimated")))])
@@ -393,7 +406,7 @@ class ResponsesSocket:
         """Keep the items up to a response, unless they are larger than a request may be."""
         ask = response_ask(record.ask)
         items = [*(ask.before or ()), *ask.input, *output]
-        fits = size <= self._parts.settings.body_limit
+        fits = size <= self._services.current.now.body_limit
         lane.known = _Known(openai_responses.response_id(record.id), items, size) if fits else None
 
     def _find(self, response_id: str | None) -> _Known | None:
@@ -419,18 +432,21 @@ async def _left(run: Run, client: RequestClient, messages: ResponseMessages) -> 
         await run.stop(client.left_by)
 
 
-async def connect_or_list(parts: Parts, request: Request) -> ASGIApp:
-    """List stored responses, the newest first. A client that offers WebSocket gets a connection for new ones."""
-    return ResponsesSocket(parts, request) if OFFER in request.scope else await list_responses(parts, request)
+class ResponsesSocketApi(Feature):
+    """The list of responses, and the connections for new ones, which share a path."""
 
+    def __init__(self, services: SocketServices) -> None:
+        self._services = services
 
-ENDPOINTS = [
-    Endpoint(
+    @Endpoint(
         "GET",
         "/v1/responses",
-        connect_or_list,
         who=CHAT,
         query={"limit": "1 to 100", "after": "the response to go on from"},
         answers={200: "responses, the newest first", 400: "a bad query, or a bad handshake"},
-    ),
-]
+    )
+    async def connect_or_list(self, request: Request) -> ASGIApp:
+        """List stored responses, the newest first. A client that offers WebSocket gets a connection for new ones."""
+        if OFFER in request.scope:
+            return ResponsesSocket(self._services, request)
+        return await self._services.responses.list_responses(request)

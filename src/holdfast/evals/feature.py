@@ -1,0 +1,26 @@
+"""Batches."""
+
+from __future__ import annotations
+
+from ..server.chores import Chores
+from ..server.feature import Feature
+from ..server.running import Running
+from ..server.streams import Http
+from .api import BatchesApi
+from .runner import BatchRunner
+
+
+class Evals(Feature):
+    """Sets of prompts, over several models."""
+
+    def __init__(self, http: Http, running: Running) -> None:
+        self.batches = BatchRunner(running.store, running.engine, running.starting.start, running.prices)
+        self.inner = (BatchesApi(*http, running.models, running.agents, running.budgets, self.batches),)
+
+    def begin(self, chores: Chores) -> None:
+        """Go on with the batches of nodes that are gone."""
+        chores.once("batches", self.batches.jobs.take_up_all)
+
+    async def close(self) -> None:
+        """End the process that matches patterns."""
+        await self.batches.close()

@@ -1,0 +1,32 @@
+"""Sharing: links, and sessions that groups share."""
+
+from __future__ import annotations
+
+from ..accounts.people.people import People
+from ..caller import Reach
+from ..chores import Chores
+from ..config.settings import Settings
+from ..feature import Feature
+from ..running import Running
+from ..streams import Http
+from .api import SharesApi
+from .links import LinksApi
+from .shares import Shares
+
+
+class Sharing(Feature):
+    """Links, and sessions that groups share."""
+
+    def __init__(
+        self, http: Http, running: Running, reach: Reach, people: People, shares: Shares, settings: Settings
+    ) -> None:
+        engine, store = running.engine, running.store
+        self._shares = shares
+        self.inner = (
+            SharesApi(http.bodies, reach, people, shares, engine, store, settings),
+            LinksApi(http.streams, people, shares, engine, store),
+        )
+
+    def begin(self, chores: Chores) -> None:
+        """Delete links that have expired."""
+        chores.by_one_node("old links", 3600.0, self._shares.forget_expired)
