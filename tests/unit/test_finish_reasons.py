@@ -4,7 +4,7 @@ import pytest
 
 from holdfast import Engine, Finish, Text
 from holdfast.events import FINISH_REASONS
-from holdfast.wires.openai.chat import finish_reason
+from holdfast.wires.outcome import finish_reason
 from tests.requirements import requirement
 
 

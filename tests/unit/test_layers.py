@@ -311,14 +311,12 @@ def folders_that_import_each_other() -> set[str]:
 
 def test_folders_form_a_tree():
     """A folder is read after those that it imports: in a cycle of folders there is no first one to read."""
-    assert 22 == len(folders_that_import_each_other())
+    assert 20 == len(folders_that_import_each_other())
 
 
 def test_no_module_takes_all_services():
     """A feature names the services that it needs. What may use everything can be understood only with everything."""
-    takers = {found.importer for found in imports() if found.imported in ("server.app", "server.running")}
-
-    assert [] == [taker for taker in takers if not taker.endswith((".feature", "server.app")) and taker != "cli.serve"]
+    assert [] == [str(found) for found in imports() if found.imported == "server.services"]
 
 
 def test_the_application_is_a_list_of_features():

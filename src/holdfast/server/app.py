@@ -34,7 +34,6 @@ from .api.settings import LiveSettings
 from .audit.api import Auditing
 from .audit.refused_keys import GateRefusal
 from .budgets.api import Usage
-from .caller import Reach
 from .chores import Chores
 from .cluster import peers_served
 from .config.current import CurrentSettings
@@ -58,9 +57,10 @@ from .running import Running
 from .secrets.key_sources import SecretKeys
 from .secrets.sealer import Sealer
 from .sharing.feature import Sharing
+from .sharing.reach import Reach
 from .sharing.shares import Shares
 from .streams import Http, Streams
-from .web import WebPages
+from .web import WebPages, is_of_the_page
 
 
 def create_app(
@@ -146,9 +146,9 @@ class Server:
         self.auditing = Auditing(self.store, people, self.engine, settings.audit_days)
         audit, rounds, batches = self.auditing.audit, self.compare.rounds, self.evals.batches
         erasing = Erasing(self.store, self.engine, people, self.keys, rounds, batches, audit, shares)
-        views = RunViews(running.prices, rounds)
+        views = RunViews(running.prices, rounds.pane_run_info)
         self.accounts = Accounts(bodies, running, settings, environ, people, self.keys, shares, audit, erasing, sealer)
-        self.keys.on_end = EndedKeys(self.engine, batches, self.tasks).stop
+        self.keys.on_end = EndedKeys(self.engine, batches.stop_of_keys, self.tasks).stop
         self.settings = LiveSettings(bodies, self.current, self.configured, running.models)
         self.responses = Responses(http, running, reach, answers, self.configured, self.current, environ, self.tasks)
         sessions = Sessions(http, running, reach, views, shares, people)
@@ -187,7 +187,7 @@ class Server:
         checks = Checks(self.auditing.audit, people.callers.is_fresh, self.running.budgets.require_room, limits_bytes)
         self.router = Router(endpoints, checks, other)
         inner = self.router if traces is None else traces.requests(self.router)
-        return Gate(inner, settings, self.keys, open_paths, self._count_refusal, people)
+        return Gate(inner, settings, self.keys, open_paths, self._count_refusal, people, is_of_the_page)
 
     def _failing(self) -> int:
         """Return the number of background tasks that fail."""

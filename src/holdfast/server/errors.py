@@ -37,6 +37,13 @@ PRIVATE = {
     "cross-origin-resource-policy": "same-origin",
 }
 """Headers of every API response: not cached, not sniffed, not framed by other sites."""
+PICTURE_HEADERS = {
+    **PRIVATE,
+    "cache-control": "private, max-age=31536000, immutable",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "vary": "authorization",
+}
+"""Headers of a picture: private, immutable, and never interpreted as a page."""
 _PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -13,12 +14,12 @@ from starlette.requests import Request
 from ..access import ACCESS
 from ..errors import BadRequest, KeyRevoked
 from ..store import Idempotency
-from .accounts.auth import HEADERS
-from .accounts.made_keys import digest
 from .caller import owner_of
 from .config.current import CurrentSettings
 from .http.json_size import MOST_VALUES, SMALL, TooManyValues, check_values
 
+HEADERS = "holdfast.headers"
+"""The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
 DEEPEST = 100
 """Maximum nesting depth of a body."""
 
@@ -163,7 +164,7 @@ def idempotency(request: Request, body: bytes) -> Idempotency | None:
     if not key or len(key) > 256 or not key.isprintable():
         raise BadRequest("An Idempotency-Key has 1 to 256 printable characters.", param="Idempotency-Key")
     place = f"{request.url.path}\n{header(request, b'x-session-id') or ''}\n"
-    return Idempotency(owner_of(request), key, digest(place + body.decode("utf-8", "replace")))
+    return Idempotency(owner_of(request), key, hashlib.sha256(place.encode() + body).hexdigest())
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

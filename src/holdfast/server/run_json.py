@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from ..compare.runs import Rounds
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
 from ..pricing import Prices
 from ..runs.run import Run
 from ..runs.stored_log import StoredLog
+from ..store import RunRecord
 from ..wires import native
 from ..wires.shapes import RunJson
+
+
+class PaneInfo(Protocol):
+    """What is shown of the model of a run, which may be a pane of a blind comparison."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def is_blind(self) -> bool: ...
+    @property
+    def cost(self) -> float | None: ...
 
 
 class RunViews:
     """Shows runs as JSON."""
 
-    def __init__(self, prices: Prices, rounds: Rounds) -> None:
-        self._prices, self._rounds = prices, rounds
+    def __init__(self, prices: Prices, pane_of: Callable[[RunRecord], Awaitable[PaneInfo]]) -> None:
+        self._prices, self._pane_of = prices, pane_of
 
     def json(self, run: Run) -> RunJson:
         """Return a run as JSON."""
@@ -31,7 +45,7 @@ class RunViews:
     async def revealed(self, run: Run) -> RunJson:
         """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
         await look(run)
-        about = await self._rounds.pane_run_info(run.record)
+        about = await self._pane_of(run.record)
         seen = self.json(run)
         return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
 

@@ -37,7 +37,7 @@ from ..events import (
 )
 from ..history import Message, text_of
 from . import sse
-from .openai import chat as openai_chat
+from .outcome import cost_of, finish_reason, verdict
 from .tool_calls import CallPiece, ToolCalls
 
 _encode = msgspec.json.Encoder().encode
@@ -57,7 +57,7 @@ def error_of(settled: AnySettlement) -> tuple[str, str]:
         return settled.error.code, settled.error.message
     if isinstance(settled, Stopped):
         return f"stopped_by_{settled.by}", f"The run was stopped: {settled.by}. What it said before is kept."
-    word = openai_chat.finish_reason(settled)
+    word = finish_reason(settled)
     return word, f"The answer was cut off: {word}. What was said before is kept."
 
 
@@ -220,8 +220,8 @@ class AgUiEvents:
             "totalTokens": settled.usage.total_tokens,
             **_details(settled.usage),
         }
-        verdict = {name: value for name, value in openai_chat.verdict(settled, self._run).items() if name == "holdfast"}
-        metadata = verdict | openai_chat.cost_of(settled.usage)  # the protocol's usage has counts only
+        told = {name: value for name, value in verdict(settled, self._run).items() if name == "holdfast"}
+        metadata = told | cost_of(settled.usage)  # the protocol's usage has counts only
         yield {**self._ending(settled), "usage": [used], **({"metadata": metadata} if metadata else {})}
 
     def _ending(self, settled: AnySettlement) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ..events import (
     ToolResult,
 )
 from . import native, sse
-from .openai import chat as openai_chat
+from .outcome import cost_of, finish_reason
 from .tool_calls import json_arguments
 
 HEADER = "x-vercel-ai-ui-message-stream"
@@ -53,7 +53,7 @@ def ui_finish_reason(settled: Settlement) -> str:
     """
     if isinstance(settled, Stopped):
         return "other"
-    reason = openai_chat.finish_reason(settled)
+    reason = finish_reason(settled)
     return _REASONS.get(reason, reason)
 
 
@@ -63,7 +63,7 @@ def run_metadata(settled: Settlement, run: str) -> _Part:
         "runId": run,
         "outcome": settled.outcome,
         "usage": native.usage(settled.usage),
-        **openai_chat.cost_of(settled.usage),
+        **cost_of(settled.usage),
     }
     if isinstance(settled, (Failed, Interrupted)):
         fields["code"] = settled.error.code
@@ -100,7 +100,7 @@ class PartStream:
             else:
                 out.extend(map(_frame, self._parts(event)))
                 if isinstance(event, Settled):
-                    out.append(openai_chat.DONE)
+                    out.append(sse.DONE)
         return out
 
     def broken(self, info: ErrorInfo) -> bytes:

@@ -25,7 +25,7 @@ from ..events import (
     Truncated,
 )
 from ..fields import PASSED_ON, USED, Rule, Shape, Table, harmless, refused, used
-from .openai.chat import cost_of, finish_reason, verdict
+from .outcome import cost_of, finish_reason, verdict
 from .tool_calls import json_arguments
 
 _encode = msgspec.json.Encoder().encode

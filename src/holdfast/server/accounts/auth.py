@@ -16,7 +16,7 @@ from ..config.settings import Settings, SettingsError
 from ..errors import error_answer, in_words_of
 from ..http.connections import OFFER
 from ..http.loopback import host_name, is_loopback
-from ..web import is_of_the_page
+from ..request import HEADERS
 from .client_addresses import FORWARDED, TrustedProxies, UntrustedForwarding, place_of
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
@@ -27,8 +27,6 @@ from .wrong_keys import WrongKeys
 
 logger = logging.getLogger(__name__)
 
-HEADERS = "holdfast.headers"
-"""The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
 PEER = "holdfast.peer"
 """The scope's entry for the address that the connection comes from, if proxies are trusted."""
 ALLOWED_HEADERS = (
@@ -120,8 +118,10 @@ class Gate:
         open_paths: Iterable[str],
         on_refusal: Callable[[GateRefusal], None] | None = None,
         people: People | None = None,
+        is_of_the_page: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`open_paths` are what anyone may ask for, besides the page. `on_refusal` is called with each refusal."""
+        self._is_of_the_page = is_of_the_page
         self._app = app
         self._on_refusal = on_refusal
         self._open = frozenset(open_paths)
@@ -293,7 +293,7 @@ class Gate:
 
     def _is_open(self, scope: Scope) -> bool:
         """Return whether a path needs no key: only listed paths are open, so a new route never is by mistake."""
-        return scope["path"] in self._open or is_of_the_page(scope["path"]) or scope["method"] == "OPTIONS"
+        return scope["path"] in self._open or self._is_of_the_page(scope["path"]) or scope["method"] == "OPTIONS"
 
     def _is_our_host(self, host: str) -> bool:
         name = host_name(host)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..accounts.people.people import People
-from ..caller import Reach
 from ..feature import Feature
 from ..run_json import RunViews
 from ..running import Running
+from ..sharing.reach import Reach
 from ..sharing.shares import Shares
 from ..streams import Http
 from .feed import FeedApi

@@ -25,8 +25,9 @@ from ...events import Event, Settled
 from ...pricing import Prices
 from ...store import FeedEntry, Store
 from ...wires import native, sse
-from ..caller import Reach, owner_of
+from ..caller import owner_of
 from ..feature import Endpoint, Feature
+from ..sharing.reach import Reach
 from ..streams import Streams
 from .session_reader import SessionReader
 from .sessions import session_in_list

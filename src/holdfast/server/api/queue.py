@@ -11,10 +11,11 @@ from ...engine.engine import Engine
 from ...errors import NotFound, StaleView
 from ...store import RunRecord, Store
 from ...wires import native
-from ..caller import Reach, author_of, owner_of
+from ..caller import author_of, owner_of
 from ..errors import NoContent, json_of
 from ..feature import Endpoint, Feature
 from ..request import Bodies, decode
+from ..sharing.reach import Reach
 from .runs import stop_within
 from .session_input import MessageContent, user_message
 from .session_runs import OwnerOnly

@@ -23,11 +23,12 @@ from ...store import RunRecord, Store
 from ...wires import native
 from ...wires.shapes import ListedRunJson
 from ..audit.audit import note_of
-from ..caller import Reach, access_of, owner_of
+from ..caller import access_of, owner_of
 from ..errors import Json, json_of
 from ..feature import Endpoint, Feature
 from ..request import Bodies, decode, whole_number
 from ..run_json import RunViews, run_headers
+from ..sharing.reach import Reach
 from ..sources.agents import AgentSources
 from ..streams import Streams
 

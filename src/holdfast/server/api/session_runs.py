@@ -20,12 +20,13 @@ from ...history import Message, Session, branch
 from ...ids import new_id
 from ...runs.run import Run
 from ...store import HEAD, RunRecord, Store
-from ..caller import Reach, author_of, owner_of
+from ..caller import author_of, owner_of
 from ..config.settings import AGENT
 from ..errors import Json
 from ..feature import Endpoint, Feature
 from ..request import Bodies, decode, idempotency, wants_events
 from ..run_json import RunViews, run_headers
+from ..sharing.reach import Reach
 from ..sources.agents import AgentSources
 from ..starting.starting import AllowedStart, Starting
 from ..streams import Streams

@@ -18,10 +18,11 @@ from ...log.steps import AgentStep, CallResult
 from ...store import Store
 from ...store.files import with_pictures
 from ...wires import native
-from ..caller import Reach, owner_of
+from ..caller import owner_of
 from ..errors import Json
 from ..feature import Endpoint, Feature
 from ..request import Bodies, System, check_size, decode
+from ..sharing.reach import Reach
 from .session_input import MessageContent, one_line
 
 

@@ -21,11 +21,12 @@ from ...store.files import with_pictures
 from ...wires import native
 from ...wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
 from ..accounts.people.people import People
-from ..caller import Reach, access_of, owner_of
-from ..errors import PRIVATE, Json, NoContent, json_of
+from ..caller import access_of, owner_of
+from ..errors import PICTURE_HEADERS, Json, NoContent, json_of
 from ..feature import Endpoint, Feature
 from ..request import Bodies, System, check_size, decode, whole_number
 from ..run_json import RunViews, look
+from ..sharing.reach import Reach
 from ..sharing.shares import Loan, Shares
 from ..sources.agents import forget_grants
 from ..sources.models import AllowedModels
@@ -50,15 +51,6 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system: System | msgspec.UnsetType | None = msgspec.UNSET
     params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     head_id: str | msgspec.UnsetType = msgspec.UNSET
-
-
-PICTURE_HEADERS = {
-    **PRIVATE,
-    "cache-control": "private, max-age=31536000, immutable",
-    "content-security-policy": "default-src 'none'; sandbox",
-    "vary": "authorization",
-}
-"""Headers of a picture: private, immutable, and never interpreted as a page."""
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}

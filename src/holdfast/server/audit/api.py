@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -19,7 +19,6 @@ from ...errors import BadRequest, HoldfastError
 from ...store import Store
 from ...store.people.audit import AuditEntry, AuditFilter
 from ...wires import native
-from ..accounts.people.people import People
 from ..chores import Chores
 from ..errors import PRIVATE, Json
 from ..feature import Endpoint, Feature
@@ -32,10 +31,22 @@ logger = logging.getLogger(__name__)
 _PAGE = 500
 
 
+class Names(Protocol):
+    """Knows the names of people and groups."""
+
+    async def ids_of(self, text: str) -> tuple[str, ...]:
+        """Return the ids of the accounts that a text means."""
+        ...
+
+    async def names_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of groups, and of the accounts among some ids."""
+        ...
+
+
 class Auditing(Feature):
     """The audit log, for admins."""
 
-    def __init__(self, store: Store, people: People, engine: Engine, days: float) -> None:
+    def __init__(self, store: Store, people: Names, engine: Engine, days: float) -> None:
         self._store, self._people, self._engine, self._days = store, people, engine, days
         self.audit = Audit(store)
         self.refused_keys = RefusedKeys(self.audit)
@@ -107,7 +118,7 @@ class Auditing(Feature):
         if reads not in ("true", "false"):
             raise BadRequest("reads is true or false.", param="reads")
         return AuditFilter(
-            actors=None if actor is None else await self._people.accounts.ids_of(actor),
+            actors=None if actor is None else await self._people.ids_of(actor),
             changes=reads == "false",
             action=request.query_params.get("action"),
             since=_moment(request, "since"),
@@ -117,12 +128,8 @@ class Auditing(Feature):
     async def _names(self, entries: Sequence[AuditEntry]) -> dict[str, str]:
         """Return the names of people, groups and keys by their ids: the log has ids only."""
         ids = {id for entry in entries for id in (entry.actor, entry.target)}
-        names = {group.id: group.body.name async for group in self._people.callers.groups.all()}
-        names |= {key.id: key.name for key in await self._store.list_keys() if key.id in ids}
-        for id in ids:
-            if id.startswith("user_") and (account := await self._people.accounts.get(id)) is not None:
-                names[id] = account.body.name
-        return names
+        keys = {key.id: key.name for key in await self._store.list_keys() if key.id in ids}
+        return {**await self._people.names_of(ids), **keys}
 
 
 def _cursor(request: Request, name: str, default: int) -> int:

@@ -18,9 +18,9 @@ from ...store.files import with_pictures
 from ...wires import ag_ui
 from ...wires.ag_ui_request import Props, RunAgentInput, agent_chat
 from ...wires.ui_fields import AG_UI, NOT_KNOWN
-from ..caller import Reach
 from ..feature import Endpoint, Feature
 from ..request import Bodies, check_name, convert, decode_object, idempotency
+from ..sharing.reach import Reach
 from ..starting.starting import Starting
 from .openai_chat import ChatBody, ChatStarts, check_messages
 from .run_responses import Answers, frames_seen

@@ -27,11 +27,12 @@ from ...wires import ai_sdk_request as ai_sdk_messages
 from ...wires.ai_sdk_request import UIMessage
 from ...wires.ui_fields import AI_SDK, THE_PAGE
 from ..api.runs import stop_within
-from ..caller import Reach, owner_of
+from ..caller import owner_of
 from ..errors import NoContent, json_of
 from ..feature import Endpoint, Feature
 from ..request import Bodies, check_name, convert, decode_object, idempotency
 from ..run_json import RunViews
+from ..sharing.reach import Reach
 from ..starting.starting import Starting
 from .ollama import Ollama, is_ollamas
 from .openai_chat import ChatStarts

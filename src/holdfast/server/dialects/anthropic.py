@@ -17,11 +17,12 @@ from ...runs.run import Run
 from ...upstreams import FoundModel
 from ...wires.anthropic import messages as anthropic_messages
 from ...wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
-from ..caller import Reach, access_of
+from ..caller import access_of
 from ..config.live_settings import Configured
 from ..errors import Json, error_answer, json_of
 from ..feature import Endpoint, Feature
 from ..request import Bodies, convert, decode, decode_object, header, idempotency
+from ..sharing.reach import Reach
 from ..sources.models import AllowedModels
 from ..starting.starting import AllowedStart, Starting
 from . import threads

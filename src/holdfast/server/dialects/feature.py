@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..caller import Reach
 from ..config.live_settings import Configured
 from ..feature import Feature
 from ..run_json import RunViews
 from ..running import Running
+from ..sharing.reach import Reach
 from ..streams import Http
 from .ag_ui import AgUi
 from .ai_sdk import AiSdk

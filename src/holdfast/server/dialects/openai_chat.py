@@ -26,10 +26,11 @@ from ...store.files import check_references
 from ...wires import sse
 from ...wires.openai import chat as openai_chat
 from ...wires.openai.fields import CHAT_FIELDS
-from ..caller import Reach
+from ...wires.outcome import verdict
 from ..errors import error_answer
 from ..feature import Endpoint, Feature
 from ..request import Bodies, check_name, convert, decode_object, header, idempotency
+from ..sharing.reach import Reach
 from ..starting.starting import AllowedStart, Starting
 from . import conversations
 from .conversations import RunNames
@@ -340,4 +341,4 @@ def _answer_of(run: Run) -> openai_chat.ChatAnswer:
 def failure(run: Run, settled: Failed | Interrupted) -> ASGIApp:
     """Return a failure that came before any output."""
     headers = failed_headers(run, settled)
-    return error_answer(settled.error, extra=openai_chat.verdict(settled, run.id), headers=headers)
+    return error_answer(settled.error, extra=verdict(settled, run.id), headers=headers)

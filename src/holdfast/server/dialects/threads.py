@@ -16,7 +16,7 @@ from ...events import Completed, Truncated
 from ...runs.run import Run
 from ...wires.anthropic.messages import MessageAnswer, run_id_of_message
 from ...wires.anthropic.request import Thread
-from ..caller import Reach
+from ..sharing.reach import Reach
 from .run_responses import gathered
 
 _HELD = ("system", "tools")

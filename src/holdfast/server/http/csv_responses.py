@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import BadRequest
-from ...evals.model import as_csv
+from ...wires.csv_rows import as_csv
 from ..errors import PRIVATE
 
 

@@ -18,11 +18,12 @@ from ...store.documents import Stored
 from ...wires import native
 from ...wires.shapes import GroupNameJson, NewLinkJson, SharedListJson, ShareJson
 from ..accounts.people.people import People
-from ..caller import Reach, access_of, owner_of
+from ..caller import access_of, owner_of
 from ..config.settings import Settings
 from ..errors import Json, NoContent
 from ..feature import Endpoint, Feature
 from ..request import Bodies, decode, whole_number
+from ..sharing.reach import Reach
 from .shares import Included, May, Share, Shares
 
 LONGEST_LINK = 10 * 366 * 86400

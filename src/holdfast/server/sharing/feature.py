@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..accounts.people.people import People
-from ..caller import Reach
 from ..chores import Chores
 from ..config.settings import Settings
 from ..feature import Feature
@@ -11,6 +10,7 @@ from ..running import Running
 from ..streams import Http
 from .api import SharesApi
 from .links import LinksApi
+from .reach import Reach
 from .shares import Shares
 
 

@@ -26,9 +26,8 @@ from ...wires import native, sse
 from ...wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
 from ..accounts.people.people import People
 from ..api.session_reader import SessionReader
-from ..api.sessions import PICTURE_HEADERS
 from ..caller import access_of
-from ..errors import NoContent, json_of
+from ..errors import PICTURE_HEADERS, NoContent, json_of
 from ..feature import Endpoint, Feature
 from ..streams import Streams
 from .shares import Share, Shares

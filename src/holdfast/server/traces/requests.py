@@ -12,7 +12,7 @@ from ...asgi.event_stream import info_of
 from ...redaction import hide_link
 from ...task_context.tracing import TRACER
 from ...task_context.tracing import Tracer as TaskTracer
-from ..accounts.auth import HEADERS
+from ..request import HEADERS
 from . import TracedHandler
 from .attributes import Attributes, fail
 

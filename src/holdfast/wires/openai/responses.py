@@ -28,8 +28,8 @@ from ...events import (
     Usage,
 )
 from .. import native, sse
+from ..outcome import cost_of, finish_reason, verdict
 from ..tool_calls import json_arguments
-from .chat import cost_of, finish_reason, verdict
 from .fields import RUN_BY_OPENAI
 from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
 

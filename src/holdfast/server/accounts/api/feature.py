@@ -14,7 +14,6 @@ from ...running import Running
 from ...secrets.sealer import Sealer
 from ...sharing.shares import Shares
 from ..auth import check_bind
-from ..data.erasing import Erasing
 from ..factors.api import SecondFactorsApi
 from ..factors.passkey_api import PasskeysApi
 from ..factors.passkeys import Passkeys
@@ -25,7 +24,7 @@ from ..people.people import People
 from .keys import KeysApi
 from .oidc import OidcApi
 from .own_account import OwnAccountApi
-from .people import PeopleApi
+from .people import Erases, PeopleApi
 from .sign_in import SignInApi, SigningIn
 
 
@@ -42,7 +41,7 @@ class Accounts(Feature):
         keys: Keys,
         shares: Shares,
         audit: Audit,
-        erasing: Erasing,
+        erasing: Erases,
         sealer: Sealer,
     ) -> None:
         self._settings, self._environ, self._shares = settings, environ, shares

@@ -17,7 +17,7 @@ from ...audit.audit import Audit
 from ...config.settings import Settings
 from ...errors import PRIVATE, Json
 from ...feature import Endpoint, Feature
-from ..auth import HEADERS
+from ...request import HEADERS
 from ..oidc.attempt import Attempt, NotSignedIn, attempt_cookie, attempt_in, local_path
 from ..people.accounts import Account
 from ..people.identities import Identities

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,7 +21,6 @@ from ...errors import Json, NoContent
 from ...feature import Endpoint, Feature
 from ...request import Bodies, check_name, decode, whole_number
 from ...sharing.shares import Shares
-from ..data.erasing import Erasing, shown_erasure
 from ..people.accounts import Account, AccountGroup
 from ..people.people import People
 from .sign_in import Short, shown_account
@@ -92,11 +91,23 @@ _PAGES = {
 }
 
 
+class Erases(Protocol):
+    """Deletes accounts, with all data or without."""
+
+    async def begin_shown(self, account: Stored[Account]) -> dict[str, Any]:
+        """Delete an account at once, begin to delete all data of its owner, and return the erasure as JSON."""
+        ...
+
+    async def remove_account(self, account: str) -> None:
+        """Delete an account, its sign-ins and its keys."""
+        ...
+
+
 class PeopleApi(Feature):
     """Accounts and groups, for admins."""
 
     def __init__(
-        self, bodies: Bodies, people: People, shares: Shares, erasing: Erasing, store: Store, settings: Settings
+        self, bodies: Bodies, people: People, shares: Shares, erasing: Erases, store: Store, settings: Settings
     ) -> None:
         self._bodies, self._people, self._shares, self._erasing = bodies, people, shares, erasing
         self._store, self._settings = store, settings
@@ -190,7 +201,7 @@ class PeopleApi(Feature):
         account = await self._person(request)
         note_of(request).details = {"data": choice}
         if choice == "delete":
-            return Json(shown_erasure(await self._erasing.begin(account)), status_code=202)
+            return Json(await self._erasing.begin_shown(account), status_code=202)
         await self._people.retire(account.id)
         await self._shares.forget_owner(account.body.owner)
         await self._erasing.remove_account(account.id)

@@ -19,8 +19,7 @@ from ...caller import access_of, address_of
 from ...config.settings import Settings
 from ...errors import Json, NoContent
 from ...feature import Endpoint, Feature
-from ...request import Bodies, decode, header
-from ..auth import HEADERS
+from ...request import HEADERS, Bodies, decode, header
 from ..factors.second_factors import SecondFactors
 from ..keys import Keys
 from ..people.accounts import Account

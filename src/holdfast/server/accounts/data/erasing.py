@@ -97,6 +97,10 @@ class Erasing:
             await self._resume(stored)
         return stored
 
+    async def begin_shown(self, account: Stored[Account]) -> dict[str, Any]:
+        """Do the same, and return the erasure as JSON."""
+        return shown_erasure(await self.begin(account))
+
     async def remove_account(self, account: str) -> None:
         """Delete an account, its sign-ins and its keys. Repeating it changes nothing."""
         await self._keys.revoke_all(account, self._engine.now())

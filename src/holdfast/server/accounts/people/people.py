@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -91,6 +91,18 @@ class People:
     def sign_ins(self) -> SignIns:
         """The sign-ins."""
         return self.callers.sign_ins
+
+    async def ids_of(self, text: str) -> tuple[str, ...]:
+        """Return the ids of the accounts that a text means."""
+        return await self.accounts.ids_of(text)
+
+    async def names_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of groups, and of the accounts among some ids."""
+        names = {group.id: group.body.name async for group in self.callers.groups.all()}
+        for id in ids:
+            if id.startswith("user_") and (account := await self.accounts.get(id)) is not None:
+                names[id] = account.body.name
+        return names
 
     async def check_password(
         self, login: str, password: str, address: str, *, browser: bytes | None = None

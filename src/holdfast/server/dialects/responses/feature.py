@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....concurrency.tasks import OwnedTasks
-from ...caller import Reach
 from ...chores import Chores
 from ...config.current import CurrentSettings
 from ...config.live_settings import Configured
 from ...feature import Feature
 from ...running import Running
+from ...sharing.reach import Reach
 from ...streams import Http
 from ...webhooks import Webhooks
 from ..run_responses import Answers

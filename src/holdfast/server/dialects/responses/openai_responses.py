@@ -32,11 +32,12 @@ from ....wires.openai.responses_request import (
     params_of,
 )
 from ...api.runs import stop_within
-from ...caller import Reach, owner_of
+from ...caller import owner_of
 from ...config.live_settings import Configured
 from ...errors import Json, json_of
 from ...feature import Endpoint, Feature
 from ...request import Bodies, convert, decode_object, idempotency, whole_number
+from ...sharing.reach import Reach
 from ...starting.starting import AllowedStart, Starting
 from ...webhooks import Webhooks
 from ..openai_chat import failure

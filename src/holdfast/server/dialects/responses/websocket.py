@@ -31,13 +31,12 @@ from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
 from ....wires.openai.responses_request import Item
-from ...accounts.auth import HEADERS
 from ...config.current import CurrentSettings
 from ...feature import Endpoint, Feature
 from ...http.connections import OFFER
 from ...http.http_protocol import Protocol
 from ...http.websocket import InvalidHandshake, WebSocket, accepting_head, text_frame
-from ...request import Bodies, BodyTooLarge, check_name, convert, decode_object
+from ...request import HEADERS, Bodies, BodyTooLarge, check_name, convert, decode_object
 from ...starting.starting import Starting
 from ..run_responses import FirstWord
 from .openai_responses import ResponseBody, ResponsesApi, checked, response_of
