@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.server.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.accounts import Account
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.store.sqlite.file import locate

@@ -18,13 +18,13 @@ from starlette.requests import Request
 
 from holdfast.access import ACCESS, ADMIN, PERSON
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.server.accounts.auth import ANONYMOUS
-from holdfast.server.accounts.people.one_time import LinkUsed
-from holdfast.server.accounts.people.people import WrongPassword
 from holdfast.server.app import create_app
-from holdfast.server.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
-from holdfast.server.audit.refused_keys import GateRefusal, RefusedKeys
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.auth import ANONYMOUS
+from holdfast.server.features.accounts.people.one_time import LinkUsed
+from holdfast.server.features.accounts.people.people import WrongPassword
+from holdfast.server.features.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
+from holdfast.server.features.audit.refused_keys import GateRefusal, RefusedKeys
 from holdfast.store.memory import MemoryStore
 from holdfast.store.people.audit import AuditEntry, AuditFilter, ChainCheck
 from tests.requirements import requirement

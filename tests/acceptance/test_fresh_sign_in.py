@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.access import FRESH
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.sign_ins import SignIn
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProxySettings, Settings
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.sign_ins import SignIn
 from holdfast.store.documents import Documents
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement

@@ -17,7 +17,7 @@ from holdfast import create_app
 from holdfast.access import AccessRule
 from holdfast.error_help.page import error_list_text
 from holdfast.server.config.settings import ProviderSettings, Settings
-from holdfast.server.feature import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from holdfast.store import Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store

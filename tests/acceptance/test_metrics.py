@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.pricing import Price
 from holdfast.server.config.settings import KeySettings, ProviderSettings, Settings
-from holdfast.server.metrics import metrics_of
-from holdfast.server.metrics.port import MOST_CONNECTIONS
+from holdfast.server.features.observe.metrics import metrics_of
+from holdfast.server.features.observe.metrics.port import MOST_CONNECTIONS
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import disconnect
 from holdfast.store.sqlite import SqliteStore

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast.server.accounts.made_keys import new_key
+from holdfast.server.features.accounts.made_keys import new_key
 from tests.acceptance.test_keys import holdfast, keys_of
 from tests.requirements import requirement
 from tests.support.http import Client

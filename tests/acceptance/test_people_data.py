@@ -15,9 +15,9 @@ import pytest
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed
 from holdfast.history import Session
-from holdfast.server.accounts.data.bringing_in import Importing
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.features.data.bringing_in import Importing
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_audit import holdfast

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from holdfast.server.app import create_app
-from holdfast.server.config.reload import LIVE
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.settings.reload import LIVE
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native

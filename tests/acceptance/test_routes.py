@@ -16,7 +16,7 @@ import pytest_asyncio
 from holdfast.error_help.page import error_list_text
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, Settings
-from holdfast.server.feature import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from tests.acceptance.test_safety import PICTURE, body_for, filled
 from tests.requirements import requirement
 from tests.support.http import Client, Response

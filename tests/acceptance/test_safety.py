@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from holdfast.access import ADMIN, ANYONE, LINK
 from holdfast.ids import new_id
-from holdfast.server.feature import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native

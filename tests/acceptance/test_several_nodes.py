@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import Server, create_app
-from holdfast.server.config.saved_settings import KeptSettings, Saved, to_keep
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
+from holdfast.server.features.accounts.made_keys import new_key
+from holdfast.server.live.saved_settings import KeptSettings, Saved, to_keep
 from holdfast.server.secrets.sealer import Sealer, SealingKey, sealing_key
 from holdfast.server.sources.agents import StoredGrants
 from holdfast.store import RunRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.server.config.settings import McpSettings
-from holdfast.server.traces.traced_store import SLOW
+from holdfast.server.features.observe.traces.traced_store import SLOW
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.agents import serving

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from holdfast.server.accounts.factors.totp import STEP, totp_code
+from holdfast.server.features.accounts.factors.totp import STEP, totp_code
 from tests.browser.axe import beyond, findings, sideways
 from tests.browser.conftest import NewTab
 from tests.browser.tab import Tab

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from holdfast.server.accounts.keys import SHORTEST
+from holdfast.server.features.accounts.keys import SHORTEST
 from tests.browser.axe import sideways
 from tests.requirements import requirement
 from tests.support.server import Server, provider

@@ -26,8 +26,8 @@ from holdfast.events import (
     Usage,
 )
 from holdfast.server.app import create_app
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, discovered
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.store.memory import MemoryStore
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.anthropic.decoder import MessageDecoder

@@ -10,8 +10,8 @@ import pytest
 from holdfast.engine.engine import Engine
 from holdfast.errors import AnswerLost, ProviderRefused
 from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.upstreams import Attaching, ChatRequest, Provider
 from tests.requirements import requirement
 from tests.support import outlets

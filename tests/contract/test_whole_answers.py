@@ -7,12 +7,12 @@ import pytest
 
 from holdfast.access import ACCESS, ANYONE
 from holdfast.asgi.event_stream import EventStream
-from holdfast.server.accounts.auth import ANONYMOUS
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.server.errors import Json
-from holdfast.server.feature import Endpoint
-from holdfast.server.routing import Checks, Router
+from holdfast.server.features.accounts.auth import ANONYMOUS
+from holdfast.server.kit.feature import Endpoint
+from holdfast.server.kit.http.errors import Json
+from holdfast.server.kit.routing import Checks, Router
 from holdfast.store.memory import MemoryStore
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.waiting import LONG

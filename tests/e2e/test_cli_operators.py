@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.config.saved_settings import SavedFile
+from holdfast.server.live.saved_settings import SavedFile
 from tests.e2e.test_cli import Shell, here
 from tests.requirements import requirement
 from tests.support.native import Native

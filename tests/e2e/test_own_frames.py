@@ -10,7 +10,7 @@ from starlette.routing import Route
 from holdfast import Engine, HoldfastError, Limits, Settled, SourceFailed, Text
 from holdfast.asgi import events, on_error
 from holdfast.events import Notice, RunStarted, Snapshot
-from holdfast.server.http.http_protocol import Protocol
+from holdfast.server.kit.http.http_protocol import Protocol
 from tests.requirements import requirement
 from tests.support.served import Served, protocol
 

@@ -9,12 +9,12 @@ from holdfast.access import Budget
 from holdfast.asgi.client import CONNECTION
 from holdfast.errors import SessionBusy, StoreUnavailable
 from holdfast.pricing import NO_PRICES
-from holdfast.server.accounts.keys import Keys
-from holdfast.server.accounts.owners import Owners
-from holdfast.server.accounts.people.callers import Callers
 from holdfast.server.app import create_app
-from holdfast.server.budgets.spending import Spending
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.features.accounts.keys import Keys
+from holdfast.server.features.accounts.owners import Owners
+from holdfast.server.features.accounts.people.callers import Callers
+from holdfast.server.features.budgets.spending import Spending
 from holdfast.store import Charge, Payer
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
-from holdfast.server.web import is_of_the_page
+from holdfast.server.features.page.web import is_of_the_page
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.long import count

@@ -5,7 +5,7 @@ import asyncio
 from holdfast.engine.engine import Engine
 from holdfast.errors import ProviderRefused
 from holdfast.events import StepStarted, Text
-from holdfast.server.metrics.activity import Activity, last_minute
+from holdfast.server.features.observe.metrics.activity import Activity, last_minute
 from tests.requirements import requirement
 
 

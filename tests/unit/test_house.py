@@ -367,7 +367,7 @@ def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
 
 def test_usage_has_one_meter():
     """Five places told how much a run had used so far, each with its own estimate of the output."""
-    prompts = {"history/__init__.py", "server/dialects/pass_through.py", "wires/anthropic/request.py"}
+    prompts = {"history/__init__.py", "server/features/chat/pass_through.py", "wires/anthropic/request.py"}
     estimating = {
         path.relative_to("src/holdfast").as_posix()
         for path, tree in trees()

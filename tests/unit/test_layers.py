@@ -120,22 +120,26 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
-    "server.accounts.people.passwords": {"argon2", "zxcvbn"},
-    "server.accounts.factors.qr": {"segno"},
-    "server.accounts.factors.webauthn": {"fido2"},
-    "server.accounts.oidc.id_tokens": {"joserfc"},
-    "server.accounts.oidc.provider": {"joserfc"},
+    "server.features.accounts.people.passwords": {"argon2", "zxcvbn"},
+    "server.features.accounts.factors.qr": {"segno"},
+    "server.features.accounts.factors.webauthn": {"fido2"},
+    "server.features.accounts.oidc.id_tokens": {"joserfc"},
+    "server.features.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "peers.certificates": {"cryptography"},
-    "server.metrics.values": {"prometheus_client"},
-    "server.metrics.prometheus": {"prometheus_client"},
-    "server.traces.attributes": {"msgspec", "opentelemetry"},
-    "server.traces.calls": {"opentelemetry"},
-    "server.traces.exporting": {"opentelemetry"},
-    "server.traces.otel": {"opentelemetry", "starlette"},
-    "server.traces.requests": {"opentelemetry", "starlette"},
-    "server.traces.traced_store": {"msgspec", "opentelemetry"},
-    "server.http.compression": {"starlette", "backports", "compression"},  # zstd: of the standard library from 3.14 on
+    "server.features.observe.metrics.values": {"prometheus_client"},
+    "server.features.observe.metrics.prometheus": {"prometheus_client"},
+    "server.features.observe.traces.attributes": {"msgspec", "opentelemetry"},
+    "server.features.observe.traces.calls": {"opentelemetry"},
+    "server.features.observe.traces.exporting": {"opentelemetry"},
+    "server.features.observe.traces.otel": {"opentelemetry", "starlette"},
+    "server.features.observe.traces.requests": {"opentelemetry", "starlette"},
+    "server.features.observe.traces.traced_store": {"msgspec", "opentelemetry"},
+    "server.kit.http.compression": {
+        "starlette",
+        "backports",
+        "compression",
+    },  # zstd: of the standard library from 3.14 on
     "agents.mcp.connection": {"msgspec", "mcp", "httpx2", "jsonschema"},
     "agents.mcp.limit": {"httpx2"},
     "agents.mcp.stdio": {"mcp", "anyio"},
@@ -311,7 +315,7 @@ def folders_that_import_each_other() -> set[str]:
 
 def test_folders_form_a_tree():
     """A folder is read after those that it imports: in a cycle of folders there is no first one to read."""
-    assert 20 == len(folders_that_import_each_other())
+    assert set() == folders_that_import_each_other()
 
 
 def test_no_module_takes_all_services():

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from holdfast import Engine
 from holdfast.log.log import Log
-from holdfast.server.sharing.links import Spectator
-from holdfast.server.sharing.shares import Share
+from holdfast.server.features.sharing.links import Spectator
+from holdfast.server.features.sharing.shares import Share
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 

@@ -1,4 +1,4 @@
-"""What http_protocol.py and uvicorn_server.py, in server/http, take from uvicorn. An upgrade that changes any of it
+"""What http_protocol.py and uvicorn_server.py, in server/kit/http, take from uvicorn. An upgrade that changes any of it
 fails here, by name.
 """
 
@@ -19,10 +19,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from holdfast.server.http import http_protocol, uvicorn_server
-from holdfast.server.http.connections import OpenConnections
-from holdfast.server.http.http_protocol import Protocol, ShortConnection, protocols_of
-from holdfast.server.http.uvicorn_server import Server, SideServer
+from holdfast.server.kit.http import http_protocol, uvicorn_server
+from holdfast.server.kit.http.connections import OpenConnections
+from holdfast.server.kit.http.http_protocol import Protocol, ShortConnection, protocols_of
+from holdfast.server.kit.http.uvicorn_server import Server, SideServer
 from tests.support.framing import Wire
 from tests.support.waiting import LONG
 from tests.unit.test_layers import imports

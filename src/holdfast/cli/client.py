@@ -24,9 +24,9 @@ from ..http_client.client import Client
 from ..http_client.connection import Reply
 from ..http_client.errors import Broken, NotThere
 from ..http_client.route import Route, route_to
-from ..server.config.live_settings import without_secrets
 from ..server.config.settings import Settings, data_folder, load_with_sources
-from ..server.http.local_socket import is_private, short_path
+from ..server.kit.http.local_socket import is_private, short_path
+from ..server.live.live_settings import without_secrets
 from ..upstreams import MODELS_HINT
 from ..upstreams.sse import SSEDecoder
 from .commands import settings_file_in_use

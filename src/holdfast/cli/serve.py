@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
 from ..server.app import Server, create_app
-from ..server.cluster import peers_socket
-from ..server.config.reload import NotReloaded, ReadSettings, Reloading
+from ..server.config.loopback import is_loopback
 from ..server.config.settings import (
     Settings,
     SettingsError,
@@ -32,12 +31,13 @@ from ..server.config.settings import (
     node_address,
     store_url,
 )
-from ..server.http.hardening import forbid_inspection
-from ..server.http.local_socket import listening_in
-from ..server.http.loopback import is_loopback
-from ..server.http.tls import tls_of
-from ..server.http.uvicorn_server import address, is_for_all, listen, serve_forever
-from ..server.metrics.port import metrics_socket
+from ..server.features.observe.metrics.port import metrics_socket
+from ..server.features.settings.reload import NotReloaded, ReadSettings, Reloading
+from ..server.kit.http.hardening import forbid_inspection
+from ..server.kit.http.local_socket import listening_in
+from ..server.kit.http.tls import tls_of
+from ..server.kit.http.uvicorn_server import address, is_for_all, listen, serve_forever
+from ..server.running.cluster import peers_socket
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local

@@ -19,13 +19,13 @@ from ..errors import ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import ModelName, new_id
 from ..runs.admission import Places
-from ..server.api.session_input import check_prompt, one_line
-from ..server.api.session_transfer import copied
-from ..server.budgets.budgets import Budgets
-from ..server.caller import access_of, owner_of
-from ..server.errors import Json, NoContent, json_of
-from ..server.feature import Endpoint, Feature
-from ..server.request import (
+from ..server.features.budgets.budgets import Budgets
+from ..server.features.sessions.session_input import check_prompt, one_line
+from ..server.features.sessions.session_transfer import copied
+from ..server.kit.caller import access_of, owner_of
+from ..server.kit.feature import Endpoint, Feature
+from ..server.kit.http.errors import Json, NoContent, json_of
+from ..server.kit.request import (
     Bodies,
     System,
     check_name,
@@ -35,10 +35,10 @@ from ..server.request import (
     wants_events,
     whole_number,
 )
+from ..server.kit.streams import Streams
 from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
 from ..server.starting.starting import Starting
-from ..server.streams import Streams
 from ..store import Idempotency, Store
 from ..store.documents import IdempotencyKeys
 from ..store.files import with_pictures

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..server.chores import Chores
-from ..server.feature import Feature
-from ..server.http.offload import Offload
-from ..server.metrics.observers import Observers
-from ..server.running import Running
-from ..server.streams import Http
+from ..server.features.observe.metrics.observers import Observers
+from ..server.kit.chores import Chores
+from ..server.kit.feature import Feature
+from ..server.kit.http.offload import Offload
+from ..server.kit.streams import Http
+from ..server.running.running import Running
 from .api import ComparisonsApi
 from .runs import Rounds
 from .scores_api import ScoresApi

@@ -9,11 +9,11 @@ from starlette.types import ASGIApp
 
 from ..access import READ
 from ..errors import BadRequest
-from ..server.caller import owner_of
-from ..server.errors import Json
-from ..server.feature import Endpoint, Feature
-from ..server.http.csv_responses import csv_answer, wants_csv
-from ..server.http.offload import Offload
+from ..server.kit.caller import owner_of
+from ..server.kit.csv_responses import csv_answer, wants_csv
+from ..server.kit.feature import Endpoint, Feature
+from ..server.kit.http.errors import Json
+from ..server.kit.http.offload import Offload
 from ..wires import native
 from .model import Comparison
 from .runs import Rounds

@@ -13,16 +13,16 @@ from starlette.types import ASGIApp
 from ..access import BATCHES, READ
 from ..errors import BadRequest
 from ..ids import ModelName
-from ..server.api.session_input import check_prompt
-from ..server.budgets.budgets import Budgets
-from ..server.caller import access_of, owner_of
-from ..server.errors import Json, NoContent, json_of
-from ..server.feature import Endpoint, Feature
-from ..server.http.csv_responses import csv_answer, wants_csv
-from ..server.request import Bodies, System, check_params, decode, idempotency, whole_number
+from ..server.features.budgets.budgets import Budgets
+from ..server.features.sessions.session_input import check_prompt
+from ..server.kit.caller import access_of, owner_of
+from ..server.kit.csv_responses import csv_answer, wants_csv
+from ..server.kit.feature import Endpoint, Feature
+from ..server.kit.http.errors import Json, NoContent, json_of
+from ..server.kit.request import Bodies, System, check_params, decode, idempotency, whole_number
+from ..server.kit.streams import Streams
 from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
-from ..server.streams import Streams
 from ..store.documents import Stored
 from ..wires import native, sse
 from .model import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, BatchPrompt, BatchReport, Cell, Match, last_number

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..server.chores import Chores
-from ..server.feature import Feature
-from ..server.running import Running
-from ..server.streams import Http
+from ..server.kit.chores import Chores
+from ..server.kit.feature import Feature
+from ..server.kit.streams import Http
+from ..server.running.running import Running
 from .api import BatchesApi
 from .runner import BatchRunner
 

@@ -19,48 +19,48 @@ from ..concurrency.tasks import OwnedTasks
 from ..evals.feature import Evals
 from ..store import Store
 from ..store.opening import open_store
-from .accounts.api.feature import Accounts
-from .accounts.auth import Gate
-from .accounts.client_addresses import TrustedProxies
-from .accounts.data.erasing import Erasing
-from .accounts.data.feature import Data
-from .accounts.ended_keys import EndedKeys
-from .accounts.keys import Keys
-from .accounts.owners import Owners
-from .accounts.people.people import People
-from .api.feature import Sessions
-from .api.grants import Agents
-from .api.settings import LiveSettings
-from .audit.api import Auditing
-from .audit.refused_keys import GateRefusal
-from .budgets.api import Usage
-from .chores import Chores
-from .cluster import peers_served
 from .config.current import CurrentSettings
-from .config.live_settings import Configured
-from .config.provider_factory import NEAR
-from .config.saved_settings import SavedFile
 from .config.settings import AGENT, Settings, SettingsError, data_folder
-from .config.shared_settings import SavedDocument
-from .dialects.feature import Chat
-from .dialects.responses.feature import Responses
-from .dialects.run_responses import Answers
-from .feature import Feature
-from .metrics.feature import Observe
-from .metrics.observers import Observers, observers_of
-from .metrics.port import metrics_served
-from .openapi import Description
-from .request import Bodies
-from .routing import Checks, Router
-from .run_json import RunViews
-from .running import Running
+from .features.accounts.api.feature import Accounts
+from .features.accounts.auth import Gate
+from .features.accounts.ended_keys import EndedKeys
+from .features.accounts.keys import Keys
+from .features.accounts.owners import Owners
+from .features.accounts.people.client_addresses import TrustedProxies
+from .features.accounts.people.people import People
+from .features.agents.grants import Agents
+from .features.audit.api import Auditing
+from .features.audit.refused_keys import GateRefusal
+from .features.budgets.api import Usage
+from .features.chat.feature import Chat
+from .features.data.erasing import Erasing
+from .features.data.feature import Data
+from .features.observe.feature import Observe
+from .features.observe.metrics.observers import Observers, observers_of
+from .features.observe.metrics.port import metrics_served
+from .features.page.web import WebPages, is_of_the_page
+from .features.responses.feature import Responses
+from .features.sessions.feature import Sessions
+from .features.sessions.run_json import RunViews
+from .features.settings.settings import LiveSettings
+from .features.sharing.feature import Sharing
+from .features.sharing.reach import Reach
+from .features.sharing.shares import Shares
+from .kit.chores import Chores
+from .kit.feature import Feature
+from .kit.openapi import Description
+from .kit.request import Bodies
+from .kit.routing import Checks, Router
+from .kit.run_responses import Answers
+from .kit.streams import Http, Streams
+from .live.live_settings import Configured
+from .live.provider_factory import NEAR
+from .live.saved_settings import SavedFile
+from .live.shared_settings import SavedDocument
+from .running.cluster import peers_served
+from .running.running import Running
 from .secrets.key_sources import SecretKeys
 from .secrets.sealer import Sealer
-from .sharing.feature import Sharing
-from .sharing.reach import Reach
-from .sharing.shares import Shares
-from .streams import Http, Streams
-from .web import WebPages, is_of_the_page
 
 
 def create_app(

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from ...server.accounts.people.accounts import Accounts
+from ...server.features.accounts.people.accounts import Accounts
 from ...store.people.audit import AuditFilter, ChainCheck
 from ..commands import one_line_errors
 from .beside import KeysBeside, beside

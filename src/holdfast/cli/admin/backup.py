@@ -24,9 +24,9 @@ from typing import IO, Any
 import click
 
 from ...errors import HoldfastError
-from ...server.config.saved_settings import saved_file
 from ...server.config.settings import load
 from ...server.config.settings_file import NAME, choose, config_folder, named_file
+from ...server.live.saved_settings import saved_file
 from ...server.secrets.key_sources import KEY_FILE, SecretKeyFile
 from ...store.folder import check_folder, make_folder, open_file
 from .. import show

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from ...server.config.live_settings import with_saved
 from ...server.config.settings import Settings, data_folder, load_with_sources
+from ...server.live.live_settings import with_saved
 from ...store.place import without_password
 from ..commands import json_option, one_line_errors, settings_file_in_use
 from ..tables import Column, print_list

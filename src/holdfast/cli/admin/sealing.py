@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from ...server.accounts.factors.second_factors import SecondFactors
-from ...server.accounts.people.people import People
-from ...server.config.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
 from ...server.config.settings import Settings, data_folder
-from ...server.config.shared_settings import SavedDocument
+from ...server.features.accounts.factors.second_factors import SecondFactors
+from ...server.features.accounts.people.people import People
+from ...server.live.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
+from ...server.live.shared_settings import SavedDocument
 from ...server.secrets.key_sources import SecretKeyFile, SecretKeys, given_keys, new_secret_key
 from ...server.secrets.sealer import Sealer
 from ...store.opening import open_store

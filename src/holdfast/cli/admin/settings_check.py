@@ -9,10 +9,6 @@ from typing import Any
 import msgspec
 
 from ...errors import HoldfastError
-from ...server.accounts.keys import Keys
-from ...server.config.live_settings import Configured
-from ...server.config.provider_factory import make_provider
-from ...server.config.saved_settings import saved_file
 from ...server.config.settings import (
     PREFIX,
     Settings,
@@ -22,7 +18,11 @@ from ...server.config.settings import (
     with_default_providers,
 )
 from ...server.config.settings_errors import explain
-from ...server.http.tls import tls_of
+from ...server.features.accounts.keys import Keys
+from ...server.kit.http.tls import tls_of
+from ...server.live.live_settings import Configured
+from ...server.live.provider_factory import make_provider
+from ...server.live.saved_settings import saved_file
 from ...server.sources.agent_factory import agents_of
 from ..log_format import check_loggers
 

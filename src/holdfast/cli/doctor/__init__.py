@@ -16,10 +16,10 @@ from rich.markup import escape
 
 from ... import __version__
 from ...errors import HoldfastError
-from ...server.config.discovery import load_and_look
-from ...server.config.saved_settings import saved_file
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import choose
+from ...server.live.discovery import load_and_look
+from ...server.live.saved_settings import saved_file
 from ...store.opening import StoreNotInstalled
 from .. import show
 from .agents import check_agents

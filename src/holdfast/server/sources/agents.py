@@ -40,8 +40,8 @@ from ...store import RunRecord, Store
 from ...store.documents import Documents
 from ...upstreams import ChatRequest, Providers
 from ...upstreams.allowed import AllowedProviders
-from ..accounts.agent_users import AgentUsers
 from ..config.settings import AGENT, SettingsError
+from .agent_users import AgentUsers
 from .chat import ChatSources, notice_of
 
 logger = logging.getLogger(__name__)

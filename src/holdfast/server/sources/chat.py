@@ -19,8 +19,8 @@ from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
 from ...upstreams.openai.provider import COMPLETIONS
-from ..dialects.responses.response_chains import conversation
-from ..traces import AnswerChat, Traces
+from ..features.observe.traces import AnswerChat, Traces
+from .response_chains import conversation
 
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
 """Raises if the owner of a run, or the key that started it, may not use a model any more."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...access import Access
 from ...upstreams import Providers
-from ..config.default_model import DefaultModel
-from ..config.live_settings import Configured
 from ..config.settings import AGENT
+from ..live.default_model import DefaultModel
+from ..live.live_settings import Configured
 from ..starting.starting import AskedModel
 from .agents import AgentSources
 

@@ -1,0 +1,38 @@
+"""The event streams of the server: all send heartbeats, and all end when the server ends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ...asgi import events
+from ...asgi.event_stream import Closing, EventStream, Frames
+from ...runs.run import Run
+from ..config.current import CurrentSettings
+from .request import Bodies
+
+
+class Streams:
+    """Makes event streams."""
+
+    def __init__(self, current: CurrentSettings, closing: Closing) -> None:
+        self._current, self.closing = current, closing
+
+    def stream(self, frames: Frames, **options: Any) -> EventStream:
+        """Return a response with frames as they come. The options are those of `EventStream`."""
+        now = self._current.now
+        return EventStream(frames, self.closing, heartbeat=now.heartbeat, send_timeout=now.send_timeout, **options)
+
+    def of_run(self, run: Run, request: Request) -> ASGIApp:
+        """Return a run's events as a response."""
+        now = self._current.now
+        return events(run, request, self.closing, heartbeat=now.heartbeat, send_timeout=now.send_timeout)
+
+
+class Http(NamedTuple):
+    """What features need of HTTP."""
+
+    bodies: Bodies
+    streams: Streams
