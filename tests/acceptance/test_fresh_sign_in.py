@@ -59,7 +59,7 @@ async def world() -> AsyncIterator[World]:
     async with Served(apps[0]) as first, Served(apps[1]) as second:
         async with Client(first.url, {"origin": first.url}) as one, Client(second.url, {"origin": second.url}) as two:
             signed_in = await one.post("/api/first-admin", {"name": "ada", "password": PASSWORD})
-            await apps[1].state.parts.people.callers.refresh()  # as it does twice a second
+            await apps[1].state.server.people.callers.refresh()  # as it does twice a second
             yield World(store, one, two, first.url, {"cookie": cookie_of(signed_in)})
 
 

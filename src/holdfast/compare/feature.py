@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..server.features.observe.metrics.observers import Observers
+from ..server.kit.calls import Http
 from ..server.kit.chores import Chores
 from ..server.kit.feature import Feature
 from ..server.kit.http.offload import Offload
-from ..server.kit.streams import Http
 from ..server.running.running import Running
 from .api import ComparisonsApi
 from .runs import Rounds
@@ -18,6 +18,7 @@ class Compare(Feature):
     """Comparisons of models, and the scores from votes."""
 
     def __init__(self, http: Http, running: Running, observers: Observers) -> None:
+        bodies, streams, _ = http
         engine, store, starting = running.engine, running.store, running.starting
         panes = PaneSources(running.chats, observers.enter, running.spending.metered_pane)
         self.rounds = Rounds(engine, store, panes, running.prices, starting.start)
@@ -25,7 +26,7 @@ class Compare(Feature):
         self.inner = (
             ScoresApi(self.rounds, self._offload),
             ComparisonsApi(
-                *http, starting, running.models, running.agents, running.budgets, self.rounds, engine, store
+                bodies, streams, starting, running.models, running.agents, running.budgets, self.rounds, engine, store
             ),
         )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..server.kit.calls import Http
 from ..server.kit.chores import Chores
 from ..server.kit.feature import Feature
-from ..server.kit.streams import Http
 from ..server.running.running import Running
 from .api import BatchesApi
 from .runner import BatchRunner
@@ -15,7 +15,9 @@ class Evals(Feature):
 
     def __init__(self, http: Http, running: Running) -> None:
         self.batches = BatchRunner(running.store, running.engine, running.starting.start, running.prices)
-        self.inner = (BatchesApi(*http, running.models, running.agents, running.budgets, self.batches),)
+        self.inner = (
+            BatchesApi(http.bodies, http.streams, running.models, running.agents, running.budgets, self.batches),
+        )
 
     def begin(self, chores: Chores) -> None:
         """Go on with the batches of nodes that are gone."""

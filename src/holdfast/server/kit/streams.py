@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -11,14 +11,13 @@ from ...asgi import events
 from ...asgi.event_stream import Closing, EventStream, Frames
 from ...runs.run import Run
 from ..config.current import CurrentSettings
-from .request import Bodies
 
 
 class Streams:
     """Makes event streams."""
 
-    def __init__(self, current: CurrentSettings, closing: Closing) -> None:
-        self._current, self.closing = current, closing
+    def __init__(self, current: CurrentSettings) -> None:
+        self._current, self.closing = current, Closing()
 
     def stream(self, frames: Frames, **options: Any) -> EventStream:
         """Return a response with frames as they come. The options are those of `EventStream`."""
@@ -29,10 +28,3 @@ class Streams:
         """Return a run's events as a response."""
         now = self._current.now
         return events(run, request, self.closing, heartbeat=now.heartbeat, send_timeout=now.send_timeout)
-
-
-class Http(NamedTuple):
-    """What features need of HTTP."""
-
-    bodies: Bodies
-    streams: Streams

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 from ...agents.published import Published
 from ...engine.engine import Engine
@@ -17,6 +19,7 @@ from ..features.accounts.owners import Owners
 from ..features.budgets.budgets import Budgets
 from ..features.budgets.spending import Spending
 from ..features.observe.metrics.observers import Observers
+from ..kit.chores import Chores
 from ..live.live_settings import Configured
 from ..sources.agent_factory import agent_users_of, agents_of
 from ..sources.agent_users import models_of
@@ -26,7 +29,7 @@ from ..sources.models import AllowedModels
 from ..starting.rate_limit import StartRate
 from ..starting.room import Room
 from ..starting.starting import Starting
-from .cluster import details_of, lease_of
+from .cluster import details_of, lease_of, peers_served
 
 
 class Running:
@@ -43,7 +46,7 @@ class Running:
         publish: Mapping[str, Published],
         environ: Mapping[str, str],
     ) -> None:
-        self.store = store
+        self.store, self._settings = store, settings
         self.prices = prices_of(settings)
         self.spending = Spending(store, owners, settings.budget, self.prices, settings.currency, time.time)
         self.chats = ChatSources(
@@ -58,6 +61,7 @@ class Running:
         made = agents_of(settings, environ)
         self.agents = AgentSources(made, self.chats, store, configured.providers, publish, users=users)
         self.engine = self.agents.engine = self._engine(settings, observers)
+        self.chores = Chores(self.engine.holds)
         self.budgets = Budgets(store, self.engine, owners, self.spending)
         self.models = AllowedModels(configured, self.agents)
         self.starting = Starting(
@@ -69,6 +73,12 @@ class Running:
             kind_of=self.agents.kind_of,
             payer_of=self.budgets.payer,
         )
+
+    @asynccontextmanager
+    async def served(self, sock: socket.socket | None) -> AsyncGenerator[None]:
+        """Run the engine within a block, and serve the other nodes."""
+        async with self.engine, peers_served(self.engine, self._settings, sock):
+            yield
 
     def _engine(self, settings: Settings, observers: Observers) -> Engine:
         peers = Peers(settings.cluster_key) if settings.cluster_key else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from ...kit.calls import Http
 from ...kit.feature import Feature
-from ...kit.run_responses import Answers
-from ...kit.streams import Http
 from ...live.live_settings import Configured
 from ...running.running import Running
 from ..sessions.run_json import RunViews
@@ -26,16 +25,9 @@ class Chat(Feature):
     """Runs without a session, or in one that the client names."""
 
     def __init__(
-        self,
-        http: Http,
-        running: Running,
-        reach: Reach,
-        views: RunViews,
-        answers: Answers,
-        configured: Configured,
-        idle: float,
+        self, http: Http, running: Running, reach: Reach, views: RunViews, configured: Configured, idle: float
     ) -> None:
-        bodies, streams = http
+        bodies, streams, answers = http
         starting, models, engine, store = running.starting, running.models, running.engine, running.store
         names = RunNames(store, engine)
         chats = ChatStarts(names, store, engine)

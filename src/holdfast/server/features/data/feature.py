@@ -10,8 +10,11 @@ from ...kit.feature import Feature
 from ...kit.request import Bodies
 from ...running.running import Running
 from ..accounts.api.sign_in import SigningIn
+from ..accounts.keys import Keys
 from ..accounts.people.people import People
+from ..audit.audit import Audit
 from ..sessions.sessions import SessionsApi
+from ..sharing.shares import Shares
 from .api import AccountDataApi
 from .erasing import Erasing
 from .retention import Retention
@@ -26,14 +29,15 @@ class Data(Feature):
         running: Running,
         current: CurrentSettings,
         people: People,
-        signing_in: SigningIn,
-        erasing: Erasing,
+        keys: Keys,
+        shares: Shares,
+        audit: Audit,
         sessions: SessionsApi,
         rounds: Rounds,
         batches: BatchRunner,
     ) -> None:
-        engine, store = running.engine, running.store
-        self.erasing = erasing
+        engine, store, signing_in = running.engine, running.store, SigningIn(current.now, people)
+        self.erasing = erasing = Erasing(store, engine, people, keys, rounds, batches, audit, shares)
         self.retention = Retention(current, people, sessions, engine, store, batches, rounds)
         self.inner = (AccountDataApi(bodies, signing_in, people, running.budgets, erasing, engine, store),)
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from starlette.types import ASGIApp
+
+from ....access import ANYONE
+from ....upstreams import Providers
+from ...config.settings import Settings
 from ...kit.chores import Chores
-from ...kit.feature import Feature
+from ...kit.feature import Endpoint, Feature
 from ...running.running import Running
 from ..accounts.keys import Keys
+from ..audit.refused_keys import GateRefusal
 from .health import HealthApi
+from .metrics import ReaderCounts
 from .metrics.observers import Observers
-from .metrics.port import MetricsApi
+from .metrics.port import MetricsApi, metrics_served
 from .nodes import NodesApi
 from .store_check import StoreCheck
 
@@ -23,14 +34,51 @@ OLD_REQUEST = 60.0
 class Observe(Feature):
     """Health, nodes and metrics."""
 
-    def __init__(self, running: Running, keys: Keys, chores: Chores, observers: Observers) -> None:
+    def __init__(self, running: Running, keys: Keys, observers: Observers) -> None:
         engine, self._store = running.engine, running.store
-        self._metrics = observers.metrics
+        self._chores, self._engine = running.chores, engine
+        self._metrics, self._traces = observers.metrics, observers.traces
         self.inner = (
             NodesApi(observers.activity, engine, self._store),
-            HealthApi(keys, chores, engine, self._store, StoreCheck(engine)),
+            HealthApi(keys, running.chores, engine, self._store, StoreCheck(engine)),
             MetricsApi(observers.metrics),
         )
+
+    def watch(self, providers: Providers, readers: ReaderCounts) -> None:
+        """Read what metrics show: before the start, which may settle runs of dead nodes."""
+        if self._metrics is not None:
+            self._metrics.watch(self._engine, providers, readers, self._failing)
+
+    def _failing(self) -> int:
+        """Return the number of background tasks that fail."""
+        return len(self._chores.failing | self._engine.failing)
+
+    def traced(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        """Return the endpoints. With traces on, those that need a key create spans: probes and the page do not."""
+        if (traces := self._traces) is None:
+            return endpoints
+        return [
+            each if each.who is ANYONE else each.with_handler(traces.handler(each.method, each.path, each.handler))
+            for each in endpoints
+        ]
+
+    def requests(self, app: ASGIApp) -> ASGIApp:
+        """Return the application of such endpoints."""
+        return app if self._traces is None else self._traces.requests(app)
+
+    def counting(self, count: Callable[[GateRefusal], None]) -> Callable[[GateRefusal], None]:
+        """Return a function that counts a request that the gate refuses, in the metrics too."""
+
+        def counted(refused: GateRefusal) -> None:
+            if self._metrics is not None:
+                self._metrics.refused(refused)
+            count(refused)
+
+        return counted
+
+    def served(self, settings: Settings, sock: socket.socket | None) -> AbstractAsyncContextManager[None]:
+        """Serve the port for metrics within a block, if the settings name one."""
+        return metrics_served(self._metrics, settings, sock)
 
     def begin(self, chores: Chores) -> None:
         """Read what metrics show, and delete requests between nodes whose callers no longer wait."""

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from ....concurrency.tasks import OwnedTasks
 from ...config.current import CurrentSettings
+from ...kit.calls import Http
 from ...kit.chores import Chores
 from ...kit.feature import Feature
-from ...kit.run_responses import Answers
-from ...kit.streams import Http
 from ...live.live_settings import Configured
 from ...running.running import Running
 from ..sharing.reach import Reach
@@ -28,13 +27,12 @@ class Responses(Feature):
         http: Http,
         running: Running,
         reach: Reach,
-        answers: Answers,
         configured: Configured,
         current: CurrentSettings,
         environ: Mapping[str, str],
         tasks: OwnedTasks,
     ) -> None:
-        bodies, streams = http
+        bodies, streams, answers = http
         starting, engine, store = running.starting, running.engine, running.store
         self.webhooks = Webhooks(current.now, environ, store, engine)
         turns = ConversationTurns(store, engine, tasks)

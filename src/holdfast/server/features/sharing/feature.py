@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...config.settings import Settings
+from ...kit.calls import Http
 from ...kit.chores import Chores
 from ...kit.feature import Feature
-from ...kit.streams import Http
 from ...running.running import Running
 from ..accounts.people.people import People
 from .api import SharesApi
@@ -17,16 +17,15 @@ from .shares import Shares
 class Sharing(Feature):
     """Links, and sessions that groups share."""
 
-    def __init__(
-        self, http: Http, running: Running, reach: Reach, people: People, shares: Shares, settings: Settings
-    ) -> None:
+    def __init__(self, http: Http, running: Running, people: People, settings: Settings) -> None:
         engine, store = running.engine, running.store
-        self._shares = shares
+        self.shares = Shares(store, people.callers.is_disabled)
+        self.reach = Reach(store, engine, self.shares)
         self.inner = (
-            SharesApi(http.bodies, reach, people, shares, engine, store, settings),
-            LinksApi(http.streams, people, shares, engine, store),
+            SharesApi(http.bodies, self.reach, people, self.shares, engine, store, settings),
+            LinksApi(http.streams, people, self.shares, engine, store),
         )
 
     def begin(self, chores: Chores) -> None:
         """Delete links that have expired."""
-        chores.by_one_node("old links", 3600.0, self._shares.forget_expired)
+        chores.by_one_node("old links", 3600.0, self.shares.forget_expired)

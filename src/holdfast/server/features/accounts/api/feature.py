@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from starlette.types import ASGIApp
+
+from .....access import ANYONE
 from ....config.loopback import is_loopback
 from ....config.settings import Settings
 from ....kit.chores import Chores
-from ....kit.feature import Feature
+from ....kit.feature import Endpoint, Feature
 from ....kit.request import Bodies
 from ....running.running import Running
 from ....secrets.sealer import Sealer
 from ...audit.audit import Audit
+from ...audit.refused_keys import GateRefusal
 from ...sharing.shares import Shares
-from ..auth import check_bind
+from ..auth import Gate, check_bind
+from ..ended_keys import EndedKeys
 from ..factors.passkeys import Passkeys
 from ..factors.second_factors import SecondFactors
 from ..keys import LOOK_EVERY, Keys
@@ -43,11 +48,13 @@ class Accounts(Feature):
         audit: Audit,
         erasing: Erases,
         sealer: Sealer,
+        ended: EndedKeys,
     ) -> None:
         self._settings, self._environ, self._shares = settings, environ, shares
         self.people, self.keys = people, keys
+        keys.on_end = ended.stop
         engine, store = running.engine, running.store
-        self.signing_in = signing_in = SigningIn(settings, people)
+        signing_in = SigningIn(settings, people)
         factors, passkeys, oidc = SecondFactors(people, sealer), Passkeys(people, sealer), oidc_of(settings, environ)
         self.inner = (
             SignInApi(bodies, signing_in, people, keys, factors, engine, settings),
@@ -58,6 +65,17 @@ class Accounts(Feature):
             KeysApi(bodies, keys, engine, store, settings),
             PeopleApi(bodies, people, shares, erasing, store, settings),
         )
+
+    def gate(
+        self,
+        app: ASGIApp,
+        endpoints: Sequence[Endpoint],
+        on_refusal: Callable[[GateRefusal], None],
+        is_of_the_page: Callable[[str], bool],
+    ) -> Gate:
+        """Return the application, for those who may call it."""
+        open_paths = [each.path for each in endpoints if each.who is ANYONE]
+        return Gate(app, self._settings, self.keys, open_paths, on_refusal, self.people, is_of_the_page)
 
     async def start(self) -> None:
         """Read the keys and the accounts."""
