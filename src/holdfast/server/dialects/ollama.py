@@ -118,8 +118,8 @@ async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: b
     lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
     if body.stream is False:
         return WholeAnswer(parts, run, partial(_whole, lines), attached=run.take_hold())
-    headers = {**answer_headers(run), "content-type": NDJSON}
-    return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
+    headers, beat = {**answer_headers(run), "content-type": NDJSON}, lines.heartbeat
+    return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=beat)
 
 
 async def _start(parts: Parts, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
