@@ -88,7 +88,8 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
     if key is not None and (known := await parts.batches.repeated(key)) is not None:
         return await _created(parts, known)
     check_params(new.params)
-    models = await _models(parts, request, new.models)
+    models, payer = await _models(parts, request, new.models), parts.budgets.payer(request)
+    await parts.budgets.require_prices(payer, models)
     await _check_prompts(parts, new)
     batch = Batch(
         name=new.name,
@@ -99,7 +100,7 @@ async def create_batch(parts: Parts, request: Request) -> ASGIApp:
         concurrency=new.concurrency,
         timeout=new.timeout,
         match=new.match,
-        payer=parts.budgets.payer(request),
+        payer=payer,
     )
     return await _created(parts, await parts.batches.create(owner_of(request), batch, new.prompts, key))
 

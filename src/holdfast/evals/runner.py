@@ -389,8 +389,13 @@ class BatchRunner:
                 return  # the next process resumes it
 
     async def _answer(self, work: BatchWork, prompt: int, model: int) -> None:
-        if (run := await self._begin(work, prompt, model)) is None:
+        run = await self._begin(work, prompt, model)
+        if run is None:
             return
+        if isinstance(run, HoldfastError):
+            error = {**native.error(run.info())}
+            refused = Cell(prompt=prompt, model=model, outcome="failed", error=error, settled_at=self._engine.now())
+            return await self._keep(work, refused)
         with work.asking(run):
             settled = await run.settled()
         if isinstance(settled, Stopped) and (settled.by == "shutdown" or work.is_stopping):
@@ -401,8 +406,8 @@ class BatchRunner:
         cell = await self._judged(work, msgspec.structs.replace(cell, cost=cost(price, settled.usage)))
         await self._keep(work, cell)
 
-    async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | None:
-        """Start the run of a cell, as soon as there is room for it."""
+    async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | HoldfastError | None:
+        """Start the run of a cell, as soon as there is room for it. Return the error if it may not start."""
         while not work.is_stopping:
             record = RunRecord(
                 id=new_id("run"),
@@ -414,9 +419,11 @@ class BatchRunner:
             )
             try:
                 return await self._start(record, keep=False, deadline=work.batch.timeout)
+            except ShuttingDown:
+                raise
             except HoldfastError as error:
-                if error.status != 429:
-                    raise
+                if error.status not in (429, 503):
+                    return error
                 await work.pause(max(error.retry_after or 0.0, AGAIN))
         return None
 
