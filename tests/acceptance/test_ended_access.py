@@ -131,10 +131,12 @@ async def test_a_batch_of_a_person_without_the_right_asks_no_model(world: World,
     assert 1 == len(world.up.requests)
 
 
-@requirement("people.later-work", "budget.price")
-async def test_a_batch_whose_model_may_not_be_paid_any_more_fails_cell_by_cell(world: World):
-    """Its start is refused, before there is a run: the batch once went on for ever, and answered nothing."""
-    await world.change(f"/api/admin/people/{world.bob}", budget={"tokens_per_day": 1000})
+@requirement("people.later-work", "budget.price", "budget.set")
+@pytest.mark.parametrize("before", [{}, {"tokens_per_day": 1000}], ids=["no budget", "another budget"])
+async def test_a_batch_whose_model_may_not_be_paid_any_more_fails_cell_by_cell(world: World, before: Any):
+    """Its start is refused, before there is a run: the batch once went on for ever, and answered nothing. A budget that
+    is set while a batch goes on counts for the rest of it."""
+    await world.change(f"/api/admin/people/{world.bob}", budget=before)
     prompts = [{"prompt": f"Q{n}"} for n in range(3)]
     batch = await world.post("/api/batches", {"models": ["up/gated"], "prompts": prompts, "concurrency": 1})
     await world.asked(1)

@@ -25,7 +25,7 @@ from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
 from ..nodes.jobs import Jobs
-from ..pricing import NO_PRICES, Prices, cost
+from ..pricing import Prices, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
@@ -87,7 +87,8 @@ class BatchRunner:
         store: Store,
         engine: Engine,
         start: Callable[..., Awaitable[Run]],
-        prices: Prices = NO_PRICES,
+        payer_now: Callable[[Payer], Awaitable[Payer]],
+        prices: Prices,
     ) -> None:
         """`start` starts a run as the engine does, within the limits of its owner and its payer."""
         self.documents = Documents(store, KIND, Batch, now=engine.now)
@@ -99,6 +100,7 @@ class BatchRunner:
         )
         self._retry = self.jobs.retry
         self._start = start
+        self._payer_now = payer_now
         self._prices = prices
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
@@ -409,15 +411,15 @@ class BatchRunner:
     async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | HoldfastError | None:
         """Start the run of a cell, as soon as there is room for it. Return the error if it may not start."""
         while not work.is_stopping:
-            record = RunRecord(
-                id=new_id("run"),
-                owner=work.owner,
-                model=work.batch.models[model],
-                kind="batch",
-                ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
-                payer=work.batch.payer,
-            )
             try:
+                record = RunRecord(
+                    id=new_id("run"),
+                    owner=work.owner,
+                    model=work.batch.models[model],
+                    kind="batch",
+                    ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
+                    payer=await self._payer_now(work.batch.payer),
+                )
                 return await self._start(record, keep=False, deadline=work.batch.timeout)
             except ShuttingDown:
                 raise

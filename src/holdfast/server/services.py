@@ -90,7 +90,7 @@ class Parts:
         self.prices = prices_of(settings)
         self.currency = settings.currency
         self.webhooks = Webhooks(settings, environ, store, engine)
-        self.batches = BatchRunner(store, engine, starting.start, self.prices)
+        self.batches = BatchRunner(store, engine, starting.start, budgets.payer_now, self.prices)
         self.audit = Audit(store)
         self.refused_keys = RefusedKeys(self.audit)
         self.erasing = Erasing(store, engine, people, keys, rounds, self.batches, self.audit, self.shares)

@@ -47,6 +47,10 @@ class Budgets:
         key = access.credential if access.via == "key" else ""
         return Payer(access.owner, key, access.groups, limited)
 
+    async def payer_now(self, payer: Payer) -> Payer:
+        """Return a payer of earlier work with the limits of today: an admin may have set a budget since."""
+        return replace(payer, limited=bool(await self._budgets_of(payer.owner, payer.key)))
+
     async def open(self, record: RunRecord) -> None:
         """Open the charge of a run that is about to start, if its payer has something left."""
         record = replace(record, created_at=self._engine.now(), node_id=self._engine.node_id)
