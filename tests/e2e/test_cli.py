@@ -990,6 +990,7 @@ async def test_what_was_set_while_the_server_ran_is_shown_and_looked_after(alone
     assert (1, True) == (readable.code, "other users can read" in readable.out)
     assert "set in the browser: mine" in private.out
     assert "provider mine: http://127.0.0.1:9/v1 could not be reached" in private.out
+    assert "fix it in the page, under Settings, Providers" in " ".join(private.out.split())
     assert "default_model\tmine/m\tui\n" in shown.out
     assert "mine (openai)" in shown.out
     assert "sk-canary-saved" not in readable.out + private.out + shown.out

@@ -236,6 +236,10 @@ class OllamaLines:
         """Return the lines of the next events, one by one."""
         return [_encode(line) + b"\n" for event in events for line in self._lines(event)]
 
+    def heartbeat(self) -> bytes:
+        """Return a piece without text: lines of JSON have no comments."""
+        return _encode(self._piece("")) + b"\n"
+
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the line that ends the stream, not its run, with the reason."""
         return _encode(ollama_refusal(info)) + b"\n"

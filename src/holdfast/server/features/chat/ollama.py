@@ -166,9 +166,9 @@ class Ollama(Feature):
         lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
         if body.stream is False:
             return WholeAnswer(run, partial(self._whole, lines), attached=run.take_hold())
-        headers = {**answer_headers(run), "content-type": NDJSON}
+        headers, beat = {**answer_headers(run), "content-type": NDJSON}, lines.heartbeat
         return self._answers.stream(
-            run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b""
+            run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=beat
         )
 
     async def _start(self, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
