@@ -4,8 +4,8 @@ Pure. `PARAMS` has a rule for each parameter. A parameter that would change the 
 refused, unless its value has no effect. Parts in Anthropic's own shape are passed on.
 
 - All system and developer messages go to `system`.
-- Consecutive messages of one role become one message. AnyTool results have the role `user` and come first, as Anthropic
-  requires.
+- Consecutive messages of one role become one message. Results of tools have the role `user` and come first, as
+  Anthropic requires.
 - Blank blocks, and messages without blocks, are left out: Anthropic refuses both.
 - Thoughts come before the calls that they led to. If they were lost (by a restart, or by a client that does not keep
   them), the request with the results of those calls does not ask for thinking: Anthropic would refuse it.
