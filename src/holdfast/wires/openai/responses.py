@@ -31,7 +31,8 @@ from .. import native, sse
 from ..tool_calls import json_arguments
 from .chat import cost_of, finish_reason, verdict
 from .fields import RUN_BY_OPENAI
-from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
+from .response_items import CUSTOM_INPUT, flat_name
+from .responses_request import KnownTool, known_tools
 
 _encode = msgspec.json.Encoder().encode
 PREFIX = "resp_"

@@ -16,7 +16,7 @@ from ....fields import check_fields
 from ....ids import new_id
 from ....store.documents import Stored
 from ....wires.openai.fields import CONVERSATIONS, NOT_OF_A_CONVERSATION
-from ....wires.openai.responses_request import Item, items_of, listed
+from ....wires.openai.response_items import Item, items_of, listed
 from ...caller import owner_of
 from ...errors import Json, json_of
 from ...request import convert, decode_object, read_body, whole_number

@@ -28,8 +28,9 @@ from ....runs.run import Run
 from ....store import RunRecord
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
+from ....wires.openai.response_items import Item
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
-from ....wires.openai.responses_request import Item
+from ....wires.openai.responses_request import ResponseBody
 from ...accounts.auth import HEADERS
 from ...http.connections import OFFER
 from ...http.http_protocol import Protocol
@@ -38,7 +39,7 @@ from ...request import BodyTooLarge, check_body, check_name, convert, decode_obj
 from ...routing import Endpoint
 from ...services import Parts
 from ..run_responses import FirstWord
-from .openai_responses import ResponseBody, begun, checked, list_responses, prepared, response_of
+from .openai_responses import begun, checked, list_responses, prepared, response_of
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)
