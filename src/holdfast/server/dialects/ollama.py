@@ -26,6 +26,7 @@ from ...wires.ollama import (
     OLLAMA_GENERATE,
     OWN_FIELDS,
     UNKNOWN_OF_OLLAMA,
+    OllamaBody,
     OllamaLines,
     chat_of,
     ollama_error,
@@ -35,7 +36,7 @@ from ...wires.ollama import (
 )
 from ..caller import model_of, providers_of
 from ..errors import Json, json_of, retry_headers
-from ..request import convert, decode_object, idempotency, read_body
+from ..request import convert, decode, decode_object, idempotency, read_body
 from ..routing import Endpoint, Handler
 from ..services import Parts
 from ..starting.starting import AllowedStart
@@ -56,15 +57,6 @@ VERSION = "0.12.0"
 NDJSON = "application/x-ndjson"
 
 
-class OllamaBody(msgspec.Struct, frozen=True):
-    """A request to chat or to generate, with the fields that are checked here."""
-
-    model: str
-    messages: list[dict[str, Any]] | None = None
-    prompt: str | None = None
-    stream: bool | None = None
-
-
 def with_ollama_errors(handler: Handler) -> Handler:
     """Return errors in Ollama's shape: its clients read `error` as a text."""
 
@@ -83,9 +75,10 @@ def is_ollamas(fields: Mapping[str, Any]) -> bool:
     """Return whether a request to `/api/chat` is Ollama's, by its messages."""
     if not fields.keys().isdisjoint(("id", "trigger", "messageId")):
         return False
-    messages = fields.get("messages")
-    first = messages[0] if isinstance(messages, list) and messages else None
-    return isinstance(first, dict) and "parts" not in first and "content" in first
+    match fields:
+        case {"messages": [{"content": _} as first, *_]}:
+            return "parts" not in first
+    return False
 
 
 async def ollama_chat(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes) -> ASGIApp:
@@ -93,7 +86,7 @@ async def ollama_chat(parts: Parts, request: Request, fields: dict[str, Any], ra
 
     @with_ollama_errors
     async def answer(parts: Parts, request: Request) -> ASGIApp:
-        return await _answer(parts, request, fields, raw, OLLAMA_CHAT)
+        return await _answer(parts, request, convert(fields, OllamaBody), fields, raw, OLLAMA_CHAT)
 
     return await answer(parts, request)
 
@@ -103,18 +96,19 @@ async def generate_text(parts: Parts, request: Request) -> ASGIApp:
     """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
     raw = await read_body(parts, request)
     fields = decode_object(raw)
-    if not fields.get("prompt") and not fields.get("images"):
-        body = convert(fields, OllamaBody)
+    body = convert(fields, OllamaBody)
+    if not body.prompt and not body.images:
         await model_of(parts, request, plain_name(body.model))
         head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
         return Json({**head, "response": "", "done": True, "done_reason": "load"})
-    return await _answer(parts, request, fields, raw, OLLAMA_GENERATE)
+    return await _answer(parts, request, body, fields, raw, OLLAMA_GENERATE)
 
 
-async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
-    body = convert(fields, OllamaBody)
+async def _answer(
+    parts: Parts, request: Request, body: OllamaBody, fields: dict[str, Any], raw: bytes, table: Table
+) -> ASGIApp:
     allowed = await parts.starting.allow(request, plain_name(body.model), idempotency(request, raw))
-    run = allowed if isinstance(allowed, Run) else await _start(parts, request, allowed, fields, table)
+    run = allowed if isinstance(allowed, Run) else await _start(parts, request, allowed, body, fields, table)
     lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
     if body.stream is False:
         return WholeAnswer(parts, run, partial(_whole, lines), attached=run.take_hold())
@@ -122,10 +116,12 @@ async def _answer(parts: Parts, request: Request, fields: dict[str, Any], raw: b
     return stream(parts, run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b"")
 
 
-async def _start(parts: Parts, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
+async def _start(
+    parts: Parts, request: Request, allowed: AllowedStart, body: OllamaBody, fields: dict[str, Any], table: Table
+) -> Run:
     native = is_ollama(parts, allowed.model.found)
     check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
-    chat = chat_of(fields)
+    chat = chat_of(body)
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
     ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
@@ -185,11 +181,18 @@ _DETAILS = {
 }
 
 
+class ShowBody(msgspec.Struct, frozen=True):
+    """A request for the data of a model, by either name of the field."""
+
+    model: str | None = None
+    name: str | None = None
+
+
 @with_ollama_errors
 async def show_model(parts: Parts, request: Request) -> ASGIApp:
     """Return the known data of a model."""
-    fields = decode_object(await read_body(parts, request))
-    name = plain_name(fields.get("model") or fields.get("name"))
+    body = decode(await read_body(parts, request), ShowBody)
+    name = plain_name(body.model or body.name)
     if not isinstance(name, str):
         raise BadRequest("model is missing.", param="model")
     provider, *_ = await providers_of(parts, request).find(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from ...fields import check_fields
 from ...upstreams import Forwarded
 from ...wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, own_fields, plain_name
 from ..caller import model_of
-from ..request import decode_object, read_body
+from ..request import convert, decode_object, read_body
 from ..routing import Endpoint
 from ..services import Parts
 from .ollama import is_ollama, with_ollama_errors
@@ -44,14 +45,27 @@ class _Embeddings(msgspec.Struct, frozen=True):
         return [each.embedding for each in sorted(self.data, key=lambda each: each.index)]
 
 
+class EmbedBody(msgspec.Struct, frozen=True):
+    """A request for embeddings. `prompt` is the older name of `input`."""
+
+    model: str | None = None
+    input: Any = None
+    prompt: Any = None
+    dimensions: Any = None
+
+    @property
+    def texts(self) -> Any:
+        """What is embedded."""
+        return self.prompt if self.input is None else self.input
+
+
 class _Input:
     """Texts to embed, in the words of the upstream."""
 
-    def __init__(self, fields: dict[str, Any], name: str, *, native: bool) -> None:
+    def __init__(self, body: EmbedBody, name: str, own: Mapping[str, Any]) -> None:
         self.model: str | None = name
-        wanted = {"dimensions": fields["dimensions"]} if fields.get("dimensions") is not None else {}
-        own = own_fields(fields) if native else {}
-        self._body = {"input": fields.get("input", fields.get("prompt")), **wanted, **own}
+        wanted = {} if body.dimensions is None else {"dimensions": body.dimensions}
+        self._body = {"input": body.texts, **wanted, **own}
 
     def with_model(self, model: str) -> bytes:
         return msgspec.json.encode({**self._body, "model": model})
@@ -72,9 +86,10 @@ async def embed_one(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def _embedded(parts: Parts, request: Request, fields: dict[str, Any], told: Any) -> ASGIApp:
-    if fields.get("input", fields.get("prompt")) is None:
+    body = convert(fields, EmbedBody)
+    if body.texts is None:
         raise BadRequest("input is missing.", param="input")
-    model = await model_of(parts, request, plain_name(fields.get("model")))
+    model = await model_of(parts, request, plain_name(body.model))
     native = is_ollama(parts, model.found)
     check_fields(fields, {**OLLAMA_EMBED, **OWN_FIELDS} if native else OLLAMA_EMBED, UNKNOWN_OF_OLLAMA)
 
@@ -83,12 +98,14 @@ async def _embedded(parts: Parts, request: Request, fields: dict[str, Any], told
             answer = msgspec.json.decode(found.body, type=_Embeddings)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ProviderBroke("The upstream sent no embeddings.") from None
-        head = {"model": fields["model"], "total_duration": 0, "load_duration": 0}
+        head = {"model": body.model, "total_duration": 0, "load_duration": 0}
         counted = {"prompt_eval_count": answer.prompt_eval_count or answer.usage.prompt_tokens}
         return Forwarded("application/json", msgspec.json.encode(told({**head, **counted}, answer.vectors())))
 
     path = "/api/embed" if native else "/embeddings"
-    return await forward(parts, request, path, "application/json", _Input(fields, model.name, native=native), shown)
+    return await forward(
+        parts, request, path, "application/json", _Input(body, model.name, own_fields(fields) if native else {}), shown
+    )
 
 
 _ANSWERS = {
