@@ -191,6 +191,16 @@ def openai_params(prompt: Prompt) -> _Fields:
     )
 
 
+def role_of(turn: AnyTurn) -> str:
+    """Return the role of a turn's message."""
+    match turn:
+        case SystemTurn(role=role):
+            return role
+        case ResultTurn():
+            return "tool"
+    return str(turn.extra.get("role", "user")) if isinstance(turn, UserTurn) else "assistant"
+
+
 def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:
     """Return the messages of turns."""
     return [openai_message(turn) for turn in turns]
@@ -198,7 +208,7 @@ def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:
 
 def openai_message(turn: AnyTurn) -> _Fields:
     """Return a turn as a message."""
-    content = _openai_content(turn.content)
+    content = openai_content(turn.content)
     match turn:
         case SystemTurn():
             return {"role": turn.role, "content": content, **(PLACED if turn.placed else {}), **turn.extra}
@@ -219,7 +229,8 @@ def openai_thoughts(thoughts: Sequence[_Fields], reasoned: str = "") -> _Fields:
     return ({"thoughts": list(thoughts)} if thoughts else {}) | ({"reasoned": reasoned} if reasoned else {})
 
 
-def _openai_content(content: Content) -> Any:
+def openai_content(content: Content) -> Any:
+    """Return the content of a message."""
     if isinstance(content, tuple):
         return [openai_part(part) for part in content]
     return content.data if isinstance(content, Opaque) else content

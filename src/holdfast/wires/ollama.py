@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..asks.own import OwnOllama
 from ..error_help import help_at
 from ..errors import BadRequest
 from ..events import (
@@ -59,7 +60,17 @@ class OllamaMessage(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class OllamaBody(msgspec.Struct, frozen=True):
+class OwnFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of every request that only an Ollama knows."""
+
+    options: dict[str, Any] | None = None
+    think: Any = None
+    keep_alive: Any = None
+    truncate: Any = None
+    shift: Any = None
+
+
+class OllamaBody(OwnFields, frozen=True, kw_only=True):
     """A request to chat or to generate, with the fields that are read here."""
 
     model: str
@@ -69,8 +80,6 @@ class OllamaBody(msgspec.Struct, frozen=True):
     images: list[str] | None = None
     stream: bool | None = None
     format: Any = None
-    options: dict[str, Any] | None = None
-    think: Any = None
     tools: Any = None
     tool_choice: Any = None
 
@@ -149,9 +158,9 @@ def chat_of(body: OllamaBody) -> dict[str, Any]:
     return chat | tools | choice | _format(body.format) | _options(body.options or {}) | _effort(body.think)
 
 
-def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def own_fields(body: OwnFields) -> OwnOllama:
     """Return what an upstream that is an Ollama itself gets as it was sent."""
-    return {name: fields[name] for name in OWN_FIELDS if fields.get(name) is not None}
+    return OwnOllama(**{name: getattr(body, name) for name in OWN_FIELDS})
 
 
 def plain_name(model: Any) -> Any:

@@ -124,7 +124,7 @@ async def _start(
     chat = chat_of(body)
     chat_body = convert(chat, ChatBody)
     check_messages(chat_body)
-    ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
+    ask = ChatAsk(own=own_fields(body) if native else None)
     return await start_chat(parts, request, allowed, chat_body, chat, ask)
 
 

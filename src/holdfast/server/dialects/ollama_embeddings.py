@@ -13,7 +13,7 @@ from ...access import CHAT
 from ...errors import BadRequest, ProviderBroke
 from ...fields import check_fields
 from ...upstreams import Forwarded
-from ...wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, own_fields, plain_name
+from ...wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, OwnFields, own_fields, plain_name
 from ..caller import model_of
 from ..request import convert, decode_object, read_body
 from ..routing import Endpoint
@@ -45,7 +45,7 @@ class _Embeddings(msgspec.Struct, frozen=True):
         return [each.embedding for each in sorted(self.data, key=lambda each: each.index)]
 
 
-class EmbedBody(msgspec.Struct, frozen=True):
+class EmbedBody(OwnFields, frozen=True):
     """A request for embeddings. `prompt` is the older name of `input`."""
 
     model: str | None = None
@@ -104,7 +104,12 @@ async def _embedded(parts: Parts, request: Request, fields: dict[str, Any], told
 
     path = "/api/embed" if native else "/embeddings"
     return await forward(
-        parts, request, path, "application/json", _Input(body, model.name, own_fields(fields) if native else {}), shown
+        parts,
+        request,
+        path,
+        "application/json",
+        _Input(body, model.name, own_fields(body).fields() if native else {}),
+        shown,
     )
 
 

@@ -1,7 +1,7 @@
 """Requests to Anthropic's Messages API, translated to OpenAI's chat completions.
 
 Pure. `native` means that the upstream speaks Anthropic's dialect. The rules of the fields, for such an upstream and for
-every other, are in `fields.py`. A native upstream also gets the conversation as it was sent (`as_sent`), so that no
+every other, are in `fields.py`. A native upstream also gets the conversation as it was sent (`OwnMessages`), so that no
 block is lost. Other models do not get thinking blocks.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...asks.own import OwnMessages
 from ...errors import BadRequest
 from ...fields import PASSED_ON, check_fields, passed_on
 from ...pricing import tokens_in
@@ -131,13 +132,13 @@ def to_chat(body: MessagesBody, fields: Mapping[str, Any], *, native: bool, beta
     return chat | _params(body, native) | _tools(body, native) | ({} if native else _output(body))
 
 
-def as_sent(fields: Mapping[str, Any]) -> dict[str, Any]:
+def own_messages(fields: Mapping[str, Any]) -> OwnMessages:
     """Return the conversation as it was sent, for a native upstream.
 
     Thinking without a signature is left out: it comes from another model, and Anthropic would refuse it.
     """
-    sent = {name: fields[name] for name in ("system", "tools", "tool_choice") if fields.get(name)}
-    return sent | {"messages": [_without_unsigned(message) for message in fields["messages"]]}
+    rest = {name: fields[name] for name in ("system", "tools", "tool_choice") if fields.get(name)}
+    return OwnMessages(messages=[_without_unsigned(message) for message in fields["messages"]], **rest)
 
 
 def _without_unsigned(message: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ...asks.own import OwnResponse
 from ...errors import BadRequest
 from ...fields import PASSED_ON, check_fields, passed_on
 from .fields import RESPONSES, RUN_BY_OPENAI
@@ -95,13 +96,12 @@ def params_of(body: ResponseBody, decoded: Mapping[str, Any], limit: str = "max_
     return params | _format(body.text or TextOptions()) | _logprobs(body) | _tools(body)
 
 
-def own_fields_of(body: ResponseBody) -> dict[str, Any]:
-    """Return the fields that an upstream of this API gets as they were sent: nothing else has them."""
+def own_fields_of(body: ResponseBody) -> OwnResponse:
+    """Return the fields that an upstream of this API gets as they were sent."""
     asked = body.reasoning or ReasoningOptions()
     summaries = {"summary": asked.summary, "generate_summary": asked.generate_summary}
     summary = {name: value for name, value in summaries.items() if value}
-    include = {"include": body.include} if body.include else {}
-    return {"reasoning": summary, **include} if summary else include
+    return OwnResponse(reasoning=summary or None, include=body.include or None)
 
 
 def _format(text: TextOptions) -> dict[str, Any]:

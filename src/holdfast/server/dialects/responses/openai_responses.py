@@ -83,7 +83,7 @@ async def prepared(
     ask = msgspec.structs.replace(
         _ask_of(body, decoded, await resolved(parts.store, owner, items)),
         params=params,
-        as_sent={DIALECT: own_fields_of(body)} if is_native else {},
+        own=own_fields_of(body) if is_native else None,
         before=before,
     )
     if body.conversation_id is not None:
