@@ -121,7 +121,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.accounts.people.passwords": {"argon2", "zxcvbn"},
     "server.accounts.factors.qr": {"segno"},
     "server.accounts.factors.webauthn": {"fido2"},
-    "server.accounts.oidc.id_tokens": {"joserfc"},
+    "server.accounts.oidc.id_tokens": {"msgspec", "joserfc"},
     "server.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "peers.certificates": {"cryptography"},

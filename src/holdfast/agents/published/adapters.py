@@ -184,6 +184,10 @@ async def openai_agents(agent: Any, request: AgentRequest) -> Events:
             result.cancel()
 
 
+_FINISH_REASONS = ("finish_reason", "stop_reason", "done_reason")
+"""Names of the finish reason: OpenAI's, Anthropic's, Ollama's."""
+
+
 def _agents_input(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the conversation as items of OpenAI's Responses."""
     items: list[dict[str, Any]] = []
@@ -265,10 +269,11 @@ class _GraphOutput:
         if thought := message.additional_kwargs.get("reasoning_content"):
             yield Reasoning(thought)
         for block in [message.content] if isinstance(message.content, str) else message.content:
-            if isinstance(block, str) or block.get("type") == "text":
-                yield Text(block if isinstance(block, str) else block["text"])
-            elif block.get("type") in ("reasoning", "thinking"):
-                yield Reasoning(block.get("reasoning") or block.get("thinking") or "")
+            match block:
+                case str(text) | {"type": "text", "text": str(text)}:
+                    yield Text(text)
+                case {"type": "reasoning", "reasoning": str(thought)} | {"type": "thinking", "thinking": str(thought)}:
+                    yield Reasoning(thought)
 
     def update(self, update: dict[str, Any]) -> Iterator[Yielded]:
         """Yield the events of a node's update: calls, results, usage."""
@@ -276,8 +281,10 @@ class _GraphOutput:
             if node == "__interrupt__":
                 yield from self.usage()
                 yield _waits("The graph")
-            for message in (changed or {}).get("messages", ()) if isinstance(changed, dict) else ():
-                yield from self._added(message)
+            match changed:
+                case {"messages": messages}:
+                    for message in messages:
+                        yield from self._added(message)
 
     def _added(self, message: Any) -> Iterator[Yielded]:
         kind = getattr(message, "type", "")
@@ -285,13 +292,12 @@ class _GraphOutput:
             for call in message.tool_calls:
                 self._calls.add(call["id"])
                 yield ToolCall(call["id"], call["name"], _json(call["args"]))
-            usage = message.usage_metadata or {}
-            self._input += usage.get("input_tokens", 0)
-            self._output += usage.get("output_tokens", 0)
-            metadata = message.response_metadata
-            self._finish = (
-                metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason") or ""
-            )
+            match message.usage_metadata:
+                case {"input_tokens": asked, "output_tokens": answered}:
+                    self._input += asked
+                    self._output += answered
+            reasons = (message.response_metadata.get(name) for name in _FINISH_REASONS)
+            self._finish = next(filter(None, reasons), "")
         elif kind == "tool" and message.tool_call_id in self._calls:
             yield ToolResult(message.tool_call_id, _json(message.content), message.status == "error")
 

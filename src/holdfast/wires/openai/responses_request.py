@@ -240,3 +240,8 @@ def _is_named(tool: Any) -> bool:
         case {"name": str()}:
             return True
     return False
+
+
+def with_defaults(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool with OpenAI's defaults for a function."""
+    return {"strict": None, "parameters": None, **tool} if tool["type"] == "function" else tool
