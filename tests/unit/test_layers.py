@@ -123,7 +123,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.features.accounts.people.passwords": {"argon2", "zxcvbn"},
     "server.features.accounts.factors.qr": {"segno"},
     "server.features.accounts.factors.webauthn": {"fido2"},
-    "server.features.accounts.oidc.id_tokens": {"joserfc"},
+    "server.features.accounts.oidc.id_tokens": {"msgspec", "joserfc"},
     "server.features.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "peers.certificates": {"cryptography"},

@@ -36,7 +36,8 @@ from ..log.steps import AgentStep, CallResult, Steps
 from ..log.storable import storable
 from ..log.usage_meter import UsageMeter
 from ..pricing import Price, cost
-from ..prompt.openai_shape import openai_thoughts
+from ..prompt import calls_in
+from ..prompt.openai_shape import openai_thoughts, turns_of
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .mcp.pool import ToolServers
@@ -192,7 +193,7 @@ class Work:
             session_id=session_id,
         )
         self.meter = Meter(agent, used)
-        self._ids = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
+        self._ids = {call.id for turn in turns_of(messages) for call in calls_in(turn)}
         self._is_calling = False
         self._time: asyncio.Timeout | None = None
         self._time_left = 0.0

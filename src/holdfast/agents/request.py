@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ..history import text_of
+from ..prompt import UserTurn, text_in
+from ..prompt.openai_shape import turns_of
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +66,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text of the newest user message."""
-        questions = [message for message in self.messages if message.get("role") == "user"]
-        return text_of(questions[-1].get("content")) if questions else ""
+        questions = [turn for turn in turns_of(self.messages) if isinstance(turn, UserTurn)]
+        return text_in(questions[-1].content) if questions else ""
 
     def on_stop(self, hook: OnStop) -> None:
         """Call `hook` once, with the reason, when the run is stopped: by a person, a disconnect, a limit.

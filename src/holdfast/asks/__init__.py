@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from .own import Own
+
 
 class _Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: dict[str, str] = {}
@@ -25,8 +27,8 @@ class ProgramAsk(_Ask, frozen=True, kw_only=True, tag="program"):
 
 class _ModelAsk(_Ask, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
-    as_sent: dict[str, Any] = {}
-    """The conversation in the client's dialect, by the dialect's name."""
+    own: Own | None = None
+    """What an upstream of the client's dialect gets as it was sent."""
     stream: bool = False
 
 

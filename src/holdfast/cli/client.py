@@ -103,14 +103,18 @@ class Api:
         return await self._http.send(method, path, json.dumps(body).encode(), query=query, headers=headers)
 
     def _failure(self, status: int, answer: Object) -> CallFailed:
-        error = answer["error"] if isinstance(answer.get("error"), dict) else {}
-        message = str(error.get("message", f"{self._name} answered with status {status}."))
+        code, message = "", f"{self._name} answered with status {status}."
+        match answer:
+            case {"error": {"code": str(code), "message": str(message)}}:
+                pass
+            case {"error": {"message": str(message)}}:
+                pass
         message = message.replace(MODELS_HINT, "See `holdfast models`.")
         if status == 401:
             message = _KEY_HELP[bool(os.environ.get("HOLDFAST_API_KEY"))].format(self._name)
         elif status < 400:
             message = f"{self._name} redirects ({status}), which is not followed. Set --url to the new address."
-        return CallFailed(message, str(error.get("code", "")), status)
+        return CallFailed(message, code, status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
         """Yield a run's events up to its settlement. If the connection breaks, reconnect and resume."""

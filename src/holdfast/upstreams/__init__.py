@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from ..asks.own import Own
 from ..concurrency.tasks import OwnedTasks
 from ..errors import ModelNotFound
 from ..events import Outlet
@@ -28,14 +29,29 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The other parameters of the caller (temperature, tools, ...), passed on unchanged."""
     name: str = ""
     """A name by which the next process can attach to the answer, if the provider can do that."""
-    as_sent: dict[str, Any] = {}
-    """The conversation as the client sent it, by the name of its dialect: for a provider that speaks that dialect."""
+    own: Own | None = None
+    """What a provider that speaks the client's dialect gets as the client sent it."""
     goes_on: bool = False
     """True if the last message is the assistant's, and the answer continues it."""
     patience: float = 1.0
     """Seconds for retries before the first event."""
     client_repeats: bool = False
     """True if a client waits that sends its request again if the upstream is too busy: then nobody else does."""
+
+    @property
+    def choices(self) -> int:
+        """The number of answers that are wanted."""
+        return choices if isinstance(choices := self.params.get("n"), int) else 1
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the model may call tools."""
+        return has_tools(self.params)
+
+
+def has_tools(params: Mapping[str, Any]) -> bool:
+    """Return whether the parameters of a request have tools, or functions in the older form."""
+    return any(params.get(name) for name in ("tools", "functions"))
 
 
 class Provider(Protocol):

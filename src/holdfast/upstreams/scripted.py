@@ -28,7 +28,8 @@ import msgspec
 
 from ..errors import ProviderError, ProviderRefused
 from ..events import Finish, Outlet, Reasoning, ToolCall, ToolDelta, Usage, Yielded, put
-from ..history import text_of
+from ..prompt import ResultTurn, ToolSpec, UserTurn, text_in
+from ..prompt.openai_shape import prompt_of, turns_of
 from . import ChatRequest
 from .kinds import ProviderKind
 
@@ -70,7 +71,7 @@ class Scripted:
         script = self._scripts.get(request.model.partition(":")[0])
         if script is None:
             raise ProviderRefused(f"{self.name} has no script {request.model!r}.", code="model_not_found", status=404)
-        input_tokens = sum(len(text_of(message.get("content")).split()) for message in request.messages)
+        input_tokens = sum(len(text_in(turn.content).split()) for turn in turns_of(request.messages))
         out.emit([Usage(input_tokens, 0, "estimated")])
         await script(request, _Counting(out, input_tokens))
 
@@ -129,11 +130,12 @@ async def _think(request: ChatRequest, out: Outlet) -> None:
 
 
 async def _tool(request: ChatRequest, out: Outlet) -> None:
-    if request.messages and request.messages[-1].get("role") == "tool":
-        await _emit_words(_words(f"The tool says: {text_of(request.messages[-1].get('content'))}"), out)
+    turns = list(turns_of(request.messages))
+    if turns and isinstance(turns[-1], ResultTurn):
+        await _emit_words(_words(f"The tool says: {text_in(turns[-1].content)}"), out)
         await put(out, [Finish("stop")])
         return
-    results = sum(message.get("role") == "tool" for message in request.messages)
+    results = sum(isinstance(turn, ResultTurn) for turn in turns)
     id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(_last_user_text(request))
     await put(out, [ToolDelta(0, id, name)])
     await put(out, [ToolDelta(0, arguments=arguments), ToolCall(id, name, arguments)])
@@ -143,8 +145,9 @@ async def _tool(request: ChatRequest, out: Outlet) -> None:
 async def _steps(request: ChatRequest, out: Outlet) -> None:
     """Emit the lines up to the next call, and make it. The number of results is the position in the script."""
     lines = _last_user_text(request).splitlines(keepends=True)
-    question = max((n for n, message in enumerate(request.messages) if message.get("role") == "user"), default=0)
-    done = sum(message.get("role") == "tool" for message in request.messages[question:])
+    turns = list(turns_of(request.messages))
+    question = max((n for n, turn in enumerate(turns) if isinstance(turn, UserTurn)), default=0)
+    done = sum(isinstance(turn, ResultTurn) for turn in turns[question:])
     calls = [n for n, line in enumerate(lines) if _CALL.fullmatch(line.strip())]
     first = calls[done - 1] + 1 if 0 < done <= len(calls) else 0
     last = calls[done] if done < len(calls) else len(lines)
@@ -205,15 +208,13 @@ def _numbers(model: str) -> tuple[int, float]:
 
 
 def _last_user_text(request: ChatRequest) -> str:
-    messages = [message for message in request.messages if message.get("role") == "user"]
-    return text_of(messages[-1].get("content")) if messages else ""
+    questions = [turn for turn in turns_of(request.messages) if isinstance(turn, UserTurn)]
+    return text_in(questions[-1].content) if questions else ""
 
 
 def _first_tool(request: ChatRequest) -> str:
-    for tool in request.params.get("tools") or ():
-        if isinstance(tool, dict) and isinstance(function := tool.get("function"), dict) and function.get("name"):
-            return str(function["name"])
-    return "lookup"
+    tools = prompt_of((), request.params).tools
+    return next((tool.name for tool in tools if isinstance(tool, ToolSpec) and tool.name), "lookup")
 
 
 def _arguments(text: str) -> str:

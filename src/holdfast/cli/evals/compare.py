@@ -176,7 +176,7 @@ def _summary(comparison: Object) -> None:
     """Print model, outcome and speed of each pane, unless it is still blind."""
     if not comparison["revealed"]:
         return
-    winner = (comparison["vote"] or {}).get("winner")
+    winner = comparison["vote"]["winner"] if comparison["vote"] else None
     rows = []
     for pane in comparison["panes"]:
         numbers = pane["metrics"] or {}

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ...asks import ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
+from ...asks.own import OwnPrompt
 from ...errors import ModelNotFound, NoPrice, ProviderError
 from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
@@ -17,8 +18,7 @@ from ...log.log import Log
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.files import with_pictures
-from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
-from ...upstreams.openai.provider import COMPLETIONS
+from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
 from ..features.observe.traces import AnswerChat, Traces
 from .response_chains import conversation
 
@@ -84,7 +84,7 @@ class ChatSources:
             model=model,
             messages=await self.messages(record),
             params=ask.params,
-            as_sent=ask.as_sent,
+            own=ask.own,
             name=record.id if _can_be_found_again(record) else "",
             goes_on=record.message_id is not None and record.message_id == record.parent_id,
             patience=self._patience if _has_time(record) else QUICK,
@@ -226,7 +226,7 @@ def _asks(request: ChatRequest) -> bool:
     After its tools a model may have nothing to add, and editors ask for completions of which there may be none.
     """
     asked = request.messages[-1]["role"] not in ("tool", "function", "assistant") if request.messages else False
-    return asked and not request.params.get("stop") and COMPLETIONS not in request.as_sent
+    return asked and not request.params.get("stop") and not isinstance(request.own, OwnPrompt)
 
 
 def _has_time(record: RunRecord) -> bool:
@@ -241,7 +241,7 @@ def _can_be_found_again(record: RunRecord) -> bool:
     ask = record.ask
     if isinstance(ask, ProgramAsk) or record.lifetime != "detached" or record.message_id == record.parent_id:
         return False
-    return chat_ask(ask).n == 1 and not ask.params.get("tools") and not ask.params.get("functions")
+    return chat_ask(ask).n == 1 and not has_tools(ask.params)
 
 
 def notice_of(record: RunRecord) -> str | None:

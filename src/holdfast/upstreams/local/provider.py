@@ -147,7 +147,7 @@ class Local:
         """
         self._refuse_tools(request)
         body, name = _body(request), request.name
-        await self._answer(lambda process: process.ask(body, name), name, out, _choices(request))
+        await self._answer(lambda process: process.ask(body, name), name, out, request.choices)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit the rest of a named answer, after the text and reasoning that were seen."""
@@ -189,7 +189,7 @@ class Local:
                 self._tasks.start(process.drop(name))  # the end of a run must not interrupt it
 
     def _refuse_tools(self, request: ChatRequest) -> None:
-        if request.params.get("tools") or request.params.get("functions"):
+        if request.has_tools:
             raise ProviderRefused(
                 f"{WHO} cannot choose tools. Send the request without tools, or to another model.",
                 code="tools_unsupported",
@@ -354,11 +354,6 @@ def _body(request: ChatRequest) -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # a lone surrogate: JSON can escape it, UTF-8 cannot encode it
         return json.dumps(body).encode()
-
-
-def _choices(request: ChatRequest) -> int:
-    choices = request.params.get("n")
-    return choices if isinstance(choices, int) else 1
 
 
 class LocalOptions(msgspec.Struct, frozen=True):

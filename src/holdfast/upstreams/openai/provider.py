@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ...asks.own import OwnPrompt
 from ...errors import AnswerLost, ProviderError, ProviderRefused, Unsupported
 from ...events import LEFT_TO_OTHERS, Outlet
 from ...fields import PASSED_ON, Table, refusal, refused
@@ -33,7 +34,7 @@ PARAMS: Table = {"modalities": refused("Only text can be passed on.", ["text"])}
 """What becomes of parameters. All others are passed on."""
 
 COMPLETIONS = "/completions"
-"""Where a prompt is completed, and under which name `as_sent` has one."""
+"""Where a prompt is completed."""
 _NAMED = "/stream"  # where llama-server has the answers with a name
 _UNHEARD = (0.2, 0.6)  # seconds after which an answer that had not begun is dropped once more
 
@@ -110,9 +111,8 @@ class OpenAICompatible(HTTPProvider):
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
-        choices = request.params.get("n")
-        decoder = self._decoder(choices if isinstance(choices, int) else 1)
-        if self._is_named(request):
+        decoder = self._decoder(request.choices)
+        if self.attaches and request.name:
             await self._answer_by_name(request, self._ask, decoder, out)
         else:
             await self.upstream.answer(request, self._ask, decoder, out)
@@ -163,9 +163,6 @@ class OpenAICompatible(HTTPProvider):
                 pauses = () if decoder.began else _UNHEARD
                 self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
 
-    def _is_named(self, request: ChatRequest) -> bool:
-        return self.attaches and bool(request.name)
-
     def _decoder(self, choices: int = 1) -> AnswerDecoder:
         return AnswerDecoder(
             self.name,
@@ -182,8 +179,8 @@ class OpenAICompatible(HTTPProvider):
         if found := refusal(request.params, PARAMS, PASSED_ON):
             raise Unsupported(found.message, found.field)
         asks_for_usage = self._asks_for_usage
-        named = {"X-Conversation-Id": request.name} if self._is_named(request) else {}
-        path = COMPLETIONS if COMPLETIONS in request.as_sent else self._path_of(request.model)
+        named = {"X-Conversation-Id": request.name} if self.attaches and request.name else {}
+        path = COMPLETIONS if isinstance(request.own, OwnPrompt) else self._path_of(request.model)
         answered = await self.upstream.ask(path, self._body(request, asks_for_usage), named)
         if asks_for_usage and isinstance(answered, Refused) and answered.is_about("stream_options"):
             self._asks_for_usage = False
@@ -194,7 +191,7 @@ class OpenAICompatible(HTTPProvider):
         return self._path.replace("{model}", quote(model, safe="")) if "{model}" in self._path else self._path
 
     def _body(self, request: ChatRequest, asks_for_usage: bool) -> bytes:
-        said = request.as_sent.get(COMPLETIONS) or self._messages(request)
+        said = request.own.fields() if isinstance(request.own, OwnPrompt) else self._messages(request)
         body = {**request.params, **said, "model": request.model, "stream": True}
         options = body.pop("stream_options", None)
         if asks_for_usage:

@@ -277,6 +277,14 @@ def check_messages(body: ChatBody) -> None:
         raise BadRequest("n is a number from 1 to 128.", param="n")
 
 
+def _called_id(part: dict[str, Any]) -> list[str]:
+    """Return the id of a call in OpenAI's shape, or in Anthropic's, in which it is a part of the content."""
+    match part:
+        case {"type": "tool_use", "id": id} | {"function": _, "id": id} | {"custom": _, "id": id}:
+            return [str(id)]
+    return []
+
+
 def _check_all_results(messages: list[ChatMessage]) -> None:
     """Refuse tool results without a call in the messages before them."""
     if not [True for said in messages if said.role == "tool"]:
@@ -284,8 +292,7 @@ def _check_all_results(messages: list[ChatMessage]) -> None:
     called: set[str] = set()
     for said in messages:
         parts = said.content if isinstance(said.content, list) else []
-        uses = [part for part in parts if part.get("type") == "tool_use"]
-        called |= {str(call.get("id")) for call in [*(said.tool_calls or ()), *uses]}
+        called |= {id for each in [*(said.tool_calls or ()), *parts] for id in _called_id(each)}
         is_called = said.tool_call_id in called if said.tool_call_id else bool(called)
         if said.role == "tool" and not is_called:
             raise _nobody_called(said.tool_call_id, "before it in messages")

@@ -20,7 +20,7 @@ from ....events import Failed, Interrupted
 from ....runs.run import Run
 from ....store import RunRecord, Store
 from ....store.documents import Stored
-from ....wires.openai.responses_request import Item, listed
+from ....wires.openai.response_items import Item, listed
 from ...sources.response_chains import output_of
 from ...sources.stored_conversations import (
     ConversationLocked,

@@ -29,8 +29,9 @@ from ....runs.run import Run
 from ....store import RunRecord
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
+from ....wires.openai.response_items import Item
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
-from ....wires.openai.responses_request import Item
+from ....wires.openai.responses_request import ResponseBody
 from ...config.current import CurrentSettings
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.connections import OFFER
@@ -39,7 +40,7 @@ from ...kit.http.websocket import InvalidHandshake, WebSocket, accepting_head, t
 from ...kit.request import HEADERS, Bodies, BodyTooLarge, check_name, convert, decode_object
 from ...kit.run_responses import FirstWord
 from ...starting.starting import Starting
-from .openai_responses import ResponseBody, ResponsesApi, checked, response_of
+from .openai_responses import ResponsesApi, checked, response_of
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...history import Session
-from .. import Document
-from ..people.audit import AuditEntry, AuditFilter, ChainCheck
+from holdfast.history import Session
+from holdfast.store import Document
+from holdfast.store.people.audit import AuditEntry, AuditFilter, ChainCheck
+
 from .case import Case, Checks
 
 CHECKS = Checks()

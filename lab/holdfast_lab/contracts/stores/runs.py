@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...asks import ProgramAsk
-from ...errors import (
+from holdfast.asks import ProgramAsk
+from holdfast.errors import (
     Conflict,
     IdempotencyConflict,
     LogBehind,
@@ -17,7 +17,7 @@ from ...errors import (
     SessionNotFound,
     StaleView,
 )
-from ...events import (
+from holdfast.events import (
     AnySettlement,
     Completed,
     ErrorInfo,
@@ -31,9 +31,10 @@ from ...events import (
     Truncated,
     Usage,
 )
-from ...history import Message
-from ...ids import ModelName
-from .. import HEAD, RunRecord
+from holdfast.history import Message
+from holdfast.ids import ModelName
+from holdfast.store import HEAD, RunRecord
+
 from .case import Case, Checks, raised, types
 
 CHECKS = Checks()

@@ -6,14 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import (
+from holdfast.errors import (
     MessageNotFound,
     SessionNotFound,
 )
-from ...events import (
+from holdfast.events import (
     Text,
 )
-from ...history import Session
+from holdfast.history import Session
+
 from .case import Case, Checks, raised, types
 
 CHECKS = Checks()

@@ -6,11 +6,12 @@ import base64
 import hashlib
 from typing import Any
 
-from ...errors import BadRequest
-from ...events import Stopped
-from ...history import Message, Session
-from .. import StoredFile
-from ..files import REFERENCE, with_pictures
+from holdfast.errors import BadRequest
+from holdfast.events import Stopped
+from holdfast.history import Message, Session
+from holdfast.store import StoredFile
+from holdfast.store.files import REFERENCE, with_pictures
+
 from .case import Case, Checks, raised
 
 CHECKS = Checks()

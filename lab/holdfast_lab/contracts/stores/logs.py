@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...errors import (
+from holdfast.errors import (
     ResumeGap,
 )
-from ...events import (
+from holdfast.events import (
     ApprovalDecided,
     ApprovalRequested,
     Completed,
@@ -25,7 +25,8 @@ from ...events import (
     ToolResult,
     Usage,
 )
-from .. import Append, FeedPlace
+from holdfast.store import Append, FeedPlace
+
 from .case import Case, Checks, raised, types
 
 CHECKS = Checks()

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from ...asks import ProgramAsk
-from ...events import Completed, Text, Usage
-from ...ids import ModelName
-from .. import Cap, Charge, Document, Draw, Payer
+from holdfast.asks import ProgramAsk
+from holdfast.events import Completed, Text, Usage
+from holdfast.ids import ModelName
+from holdfast.store import Cap, Charge, Document, Draw, Payer
+
 from .case import Case, Checks
 
 CHECKS = Checks()

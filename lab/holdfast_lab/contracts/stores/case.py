@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ...events import (
+from holdfast.events import (
     AnySettlement,
     Completed,
     Event,
 )
-from ...history import Message, Session
-from ...ids import new_id
-from .. import Append, Document, FeedEntry, Idempotency, KeyRecord, LogEnd, RunRecord, Store
-from ..records import NodeRecord
+from holdfast.history import Message, Session
+from holdfast.ids import new_id
+from holdfast.store import Append, Document, FeedEntry, Idempotency, KeyRecord, LogEnd, RunRecord, Store
+from holdfast.store.records import NodeRecord
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens a store on one medium, used for nothing else. Called again after `close`, it opens the same medium."""

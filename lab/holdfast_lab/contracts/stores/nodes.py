@@ -6,9 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ...events import Interrupted, Settled, Text
-from ..nodes import CLAIMED_AT_ONCE, UNSTORED
-from ..records import NodeDetails
+from holdfast.events import Interrupted, Settled, Text
+from holdfast.store.nodes import CLAIMED_AT_ONCE, UNSTORED
+from holdfast.store.records import NodeDetails
+
 from .case import LONG, Case, Checks
 
 CHECKS = Checks()

@@ -1,7 +1,7 @@
 """The contract of every provider, as checks: one suite for all dialects.
 
 The author of a provider supplies a test upstream that speaks the dialect, and can play each `Ending`. The name of a
-check is the sentence that it checks. `holdfast.testing` is the public name of this module's API.
+check is the sentence that it checks. `holdfast_lab.contracts` exports them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias
 
-from ..errors import ProviderError
-from ..events import TRUNCATED, Finish, Notice, Reasoning, Text, Thought, ToolCall, ToolDelta, Usage, Yielded
-from . import ChatRequest, Provider
+from holdfast.errors import ProviderError
+from holdfast.events import TRUNCATED, Finish, Notice, Reasoning, Text, Thought, ToolCall, ToolDelta, Usage, Yielded
+from holdfast.upstreams import ChatRequest, Provider
 
 __all__ = [
     "PLAYED",

@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from ...errors import (
+from holdfast.errors import (
     HoldfastError,
     SessionNotFound,
 )
-from ...events import (
+from holdfast.events import (
     Text,
 )
-from .. import Append
+from holdfast.store import Append
+
 from .case import Case, Checks
 
 CHECKS = Checks()

@@ -8,8 +8,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from .. import RunRecord
-from ..records import Intent
+from holdfast.store import RunRecord
+from holdfast.store.records import Intent
+
 from .case import Case, Checks
 
 CHECKS = Checks()

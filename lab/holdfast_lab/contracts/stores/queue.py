@@ -6,10 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ...errors import (
+from holdfast.errors import (
     SessionBusy,
 )
-from ...events import (
+from holdfast.events import (
     ErrorInfo,
     Failed,
     Receipt,
@@ -17,6 +17,7 @@ from ...events import (
     Stopped,
     Text,
 )
+
 from .case import Case, Checks, raised
 
 CHECKS = Checks()

@@ -6,9 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ...access import LOCAL, settings_owner
-from ...errors import KeyExists, KeyLimitReached, OwnerTaken
-from .. import KeyDetails
+from holdfast.access import LOCAL, settings_owner
+from holdfast.errors import KeyExists, KeyLimitReached, OwnerTaken
+from holdfast.store import KeyDetails
+
 from .case import Case, Checks, raised
 
 CHECKS = Checks()

@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import (
+from holdfast.errors import (
     StaleDocument,
 )
-from .. import Document
-from ..documents import DocumentGuard, Documents
+from holdfast.store import Document
+from holdfast.store.documents import DocumentGuard, Documents
+
 from .case import Case, Checks, raised
 
 CHECKS = Checks()

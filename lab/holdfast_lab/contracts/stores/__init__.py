@@ -1,6 +1,6 @@
 """The promises of every store as checks, by subject.
 
-Each check is named by a sentence that must be true. `holdfast.testing` exports these checks.
+Each check is named by a sentence that must be true. `holdfast_lab.contracts` exports these checks.
 """
 
 from __future__ import annotations
