@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .engine.engine import Engine
+    from .engine.core import Engine
     from .errors import HoldfastError, RunNotFound, SourceFailed
     from .events import (
         AnswerBegins,
@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 _AT = {
-    "engine.engine": ("Engine",),
+    "engine.core": ("Engine",),
     "errors": ("HoldfastError", "RunNotFound", "SourceFailed"),
     "runs.run": ("Limits", "Run", "StopResult"),
     "store": ("Store",),

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from holdfast.asgi import events, on_error
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import HoldfastError
 from holdfast.runs.run import Limits
 from holdfast.server.app import create_app

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import (
     Completed,

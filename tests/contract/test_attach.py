@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import AnswerLost, ProviderRefused
 from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
 from holdfast.server.config.provider_factory import make_provider

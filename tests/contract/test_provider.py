@@ -17,7 +17,7 @@ from urllib.parse import unquote_plus
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import Completed, Failed, Finish, Notice, Reasoning, Text, ToolCall, Truncated, Usage
 from holdfast.history import estimate_tokens

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 from starlette.types import Message as AsgiMessage
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session

@@ -16,7 +16,7 @@ from msgspec import json
 from msgspec.structs import asdict, replace
 
 from holdfast.concurrency.tasks import OwnedTasks
-from holdfast.engine.engine import Engine, EngineClasses
+from holdfast.engine.core import Engine, EngineClasses
 from holdfast.errors import HoldfastError, SessionBusy, StoreUnavailable
 from holdfast.events import (
     AnySettlement,

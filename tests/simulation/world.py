@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from holdfast.engine.engine import Engine, EngineClasses
+from holdfast.engine.core import Engine, EngineClasses
 from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session

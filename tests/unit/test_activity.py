@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import ProviderRefused
 from holdfast.events import StepStarted, Text
 from holdfast.server.metrics.activity import Activity, last_minute

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.access import LOCAL
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import RunLimitReached
 from holdfast.events import Finish, Text
 from holdfast.runs.run import Limits

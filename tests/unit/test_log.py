@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import ResumeGap, RunSettled
 from holdfast.events import (
     Completed,

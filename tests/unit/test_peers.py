@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
 from holdfast.nodes import remote_log

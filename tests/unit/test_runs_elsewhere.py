@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import OwnerSilent, RunLimitReached, StoreUnavailable
 from holdfast.events import Failed, Stopped
 from holdfast.history import Message, Session

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Engine
 from holdfast.errors import ProviderRefused
 from holdfast.events import Completed, Failed, Finish, Reasoning, Stopped, Text, ToolCall, ToolDelta, Truncated, Usage
 from holdfast.upstreams import ChatRequest, Providers

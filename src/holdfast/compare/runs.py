@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..asks import PaneAsk
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..errors import (
     HoldfastError,
     RunLimitReached,

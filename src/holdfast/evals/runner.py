@@ -19,7 +19,7 @@ import msgspec
 
 from ..access import Payer
 from ..asks import ChatAsk
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of

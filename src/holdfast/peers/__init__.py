@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..errors import OwnerSilent
 from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment

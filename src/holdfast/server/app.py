@@ -21,7 +21,7 @@ from ..compare import api as comparisons
 from ..compare import scores_api as scores
 from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..errors import HoldfastError
 from ..evals import api as batches
 from ..events import Source

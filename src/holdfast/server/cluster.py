@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from .. import __version__
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..peers import PeerServer
 from ..store.records import NodeDetails
 from .config.settings import Settings, SettingsError, node_address

@@ -10,7 +10,7 @@ from ..asgi.event_stream import Closing
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
 from ..pricing import Prices, cost

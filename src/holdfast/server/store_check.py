@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..engine.engine import Engine
+from ..engine.core import Engine
 
 KEPT = 1.0
 """Seconds for which the result of a check is valid."""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..concurrency.retry import Backoff
-from ..engine.engine import Engine
+from ..engine.core import Engine
 from ..errors import RunNotFound
 from ..http_client.errors import Broken, NotThere
 from ..http_client.pool import Connections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...evals.runner import BatchRunner
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ...asgi.cursor import as_many_as_fit
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import RunNotFound
 from ...events import Event
 from ...log.segment import NOTHING

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from ...access import ACCESS, NO_BUDGET, Access, Budgeted
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import HoldfastError
 from ...events import Usage
 from ...ids import ModelName, new_id

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import HoldfastError
 from ...runs.run import Run
 from ...store import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ... import __version__
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import StoreUnavailable
 from ...events import AnySettlement, Failed, Stopped
 from ...history import Measured

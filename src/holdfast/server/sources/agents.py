@@ -18,7 +18,7 @@ from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...asks import SessionAsk, chat_ask, model_ask
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import (
     AccessEnded,
     BadRequest,

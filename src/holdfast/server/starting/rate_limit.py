@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import HoldfastError, StoreUnavailable
 from ...store import Store
 from ...store.semantics import starts_left

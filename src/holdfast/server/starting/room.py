@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...events import Usage
 from ...ids import ModelName
 from ...runs.admission import Places

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from ...access import ACCESS, Access
 from ...asks import Ask
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...history import Message, Session
 from ...ids import ModelName, new_id
 from ...runs.run import Run

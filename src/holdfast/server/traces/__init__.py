@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...errors import HoldfastError
 from ...events import Outlet
 from ...nodes.recovery import Again

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, format_span_id, format_trace_id, get_curre
 from starlette.types import ASGIApp
 
 from ... import __version__
-from ...engine.engine import Engine
+from ...engine.core import Engine
 from ...events import Outlet, Source
 from ...log.log import Log
 from ...nodes.recovery import Again

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ....compare.runs import Rounds
 from ....concurrency.retry import Backoff
-from ....engine.engine import Engine
+from ....engine.core import Engine
 from ....errors import NotFound, RunNotFound
 from ....evals.runner import BatchRunner
 from ....ids import new_id
