@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .engine.core import Engine
+    from .engine.core import Core as Engine
     from .errors import HoldfastError, RunNotFound, SourceFailed
     from .events import (
         AnswerBegins,

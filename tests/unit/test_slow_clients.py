@@ -7,9 +7,10 @@ from random import Random
 import pytest
 from starlette.requests import Request
 
-from holdfast import Completed, Engine, Limits, Stopped, Text
+from holdfast import Completed, Limits, Stopped, Text
 from holdfast.asgi import events
 from holdfast.asgi.event_stream import Closing, EventStream
+from holdfast.engine.core import Core
 from holdfast.events import put
 from tests.requirements import requirement
 from tests.simulation.loop import SeededLoop
@@ -83,7 +84,7 @@ def test_an_attached_run_that_is_kept_nowhere_waits_for_its_client(how):
     """What the log forgot would be gone for the only one who wants it; and slow is not silent."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(getattr(speaker, how)(), lifetime="attached")
             client = SlowClient(run, seconds=5.0)
@@ -101,7 +102,7 @@ def test_a_detached_run_waits_for_nobody():
     """It outlives its readers: one who falls too far behind is cut off, and is never told that this was the end."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(speaker.one_by_one())
             client = SlowClient(run, seconds=5.0)
@@ -121,7 +122,7 @@ def test_a_run_that_waits_for_its_client_is_stopped_at_once(by):
     """Whoever says stop, or leaves, does not read on first."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(speaker.pushed(), lifetime="attached")
             client = SlowClient(run, seconds=50.0)
@@ -162,7 +163,7 @@ def test_the_idle_limit_counts_from_when_a_source_may_go_on(seconds):
     """While it waits for its run's client it cannot say anything, and what it does then takes its own time."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Thoughtful()
             run = await engine.start(speaker.one_by_one(), lifetime="attached")
             client = SlowClient(run, seconds)
@@ -178,7 +179,7 @@ def test_a_run_whose_client_was_sent_off_waits_no_longer():
     """The client has not left: it was told to come back. Nobody would ever wake the source, and no limit end it."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker, closing = Speaker(), Closing()
             run = await engine.start(speaker.pushed(), lifetime="attached")
             client = SlowClient(run, 5.0, closing)

@@ -59,7 +59,7 @@ class EngineClasses(RunClasses, NodeClasses):
     queue: type[SessionQueue] = SessionQueue
 
 
-class Engine:
+class Core:
     """Starts runs and settles them.
 
     A `Pump` reads the source of each run, and may be cancelled at any moment. The `Keeper` settles the run when the
@@ -110,7 +110,7 @@ class Engine:
         options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
         self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
-    async def __aenter__(self) -> Engine:
+    async def __aenter__(self) -> Core:
         """Take the lease, recover the runs of dead nodes, start queued runs."""
         await self._node.join()
         return self

@@ -21,7 +21,7 @@ from ..compare import api as comparisons
 from ..compare import scores_api as scores
 from ..compare.runs import Rounds
 from ..compare.sources import PaneSources
-from ..engine.core import Engine
+from ..engine.core import Core
 from ..errors import HoldfastError
 from ..evals import api as batches
 from ..events import Source
@@ -240,9 +240,9 @@ def _engine(
     spending: Spending,
     observers: Observers,
     clock: Clock,
-) -> Engine:
+) -> Core:
     peers = Peers(settings.cluster_key) if settings.cluster_key else None
-    engine = Engine(
+    engine = Core(
         store,
         sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
         again=observers.again(spending.metered_again(agents.again_or(chats.again))),

@@ -10,7 +10,7 @@ from ..asgi.event_stream import Closing
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
-from ..engine.core import Engine
+from ..engine.core import Core
 from ..evals.runner import BatchRunner
 from ..events import AnySettlement
 from ..pricing import Prices, cost
@@ -50,7 +50,7 @@ class Parts:
         settings: Settings,
         store: Store,
         configured: Configured,
-        engine: Engine,
+        engine: Core,
         rounds: Rounds,
         agents: AgentSources,
         keys: Keys,

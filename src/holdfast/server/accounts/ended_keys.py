@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...concurrency.tasks import OwnedTasks
-from ...engine.core import Engine
+from ...engine.core import Core
 from ...evals.runner import BatchRunner
 
 
@@ -13,7 +13,7 @@ class EndedKeys:
     What still waits, in a queue or for its turn, asks for the key when it starts, and fails.
     """
 
-    def __init__(self, engine: Engine, batches: BatchRunner, tasks: OwnedTasks) -> None:
+    def __init__(self, engine: Core, batches: BatchRunner, tasks: OwnedTasks) -> None:
         self._engine = engine
         self._batches = batches
         self._tasks = tasks
