@@ -10,6 +10,7 @@ from starlette.requests import Request
 from holdfast import Completed, Engine, Failed, Interrupted, Limits, Outcome, Stopped, Truncated
 from holdfast.asgi import events
 from holdfast.asgi.event_stream import EventStream
+from holdfast.engine.core import Core
 from holdfast.errors import RunLimitReached
 from holdfast.events import ErrorInfo, encode_settlement
 from holdfast.history import Session
@@ -102,7 +103,7 @@ async def test_a_stop_that_comes_after_the_end_has_not_stopped_the_run(keep):
 @requirement("stop.by-this-call")
 async def test_one_stop_of_a_queued_run_is_told_that_it_stopped_it():
     """A run that never started is ended in another way: the answer must be the same."""
-    async with Engine(MemoryStore(), sources=lambda run: Source("a")) as engine:
+    async with Core(MemoryStore(), sources=lambda run: Source("a")) as engine:
         await engine.store.create_session(Session(id="ses_1", owner=""))
         records = [RunRecord(id=f"run_{n}", session_id="ses_1", message_id=f"msg_{n}") for n in (1, 2)]
         first, second = [await engine.submit(record, if_busy="queue") for record in records]
@@ -163,7 +164,7 @@ async def test_a_stored_run_and_one_in_memory_share_their_keys():
     """Whether a run is stored is no part of its name."""
     async with Engine(MemoryStore()) as engine:
         stored = await engine.start(Source("a"), key="one", keep=True)
-        in_memory = await engine.start(Source("a"), key="two")
+        in_memory = await engine.start(Source("a"), key="two", keep=False)
         again = [await engine.start(Source(), key="one"), await engine.start(Source(), key="two", keep=True)]
 
     assert [stored.id, in_memory.id] == [run.id for run in again]
@@ -224,7 +225,7 @@ async def test_a_stored_run_is_found_by_its_key_in_the_next_process(tmp_path):
 @requirement("start.own-key")
 async def test_an_idempotency_key_of_a_request_is_another_key():
     """A client that can choose its header must not reach a run that a program named."""
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         await engine.start(Source("a"), key="17", owner="ann", keep=True)
         sent = Idempotency("ann", "17", "digest")
         other = await engine.submit(RunRecord(id="run_x", owner="ann"), source=Source("b"), idempotency=sent)

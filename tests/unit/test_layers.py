@@ -24,10 +24,13 @@ LAYERS: dict[str, int] = {
     "compare": 4,
     "evals": 4,
     "server": 4,
+    "starlette": 4,  # routes for apps that embed the engine
+    "fastapi": 4,
     "": 3,  # holdfast/__init__.py: re-exports what is below the server
     "testing": 3,
     "asgi": 3,
     "peers": 3,
+    "embedding": 3,
     "engine": 3,
     "nodes": 3,
     "sessions": 3,
@@ -93,6 +96,10 @@ SIDEWAYS = {
     ("engine", "sessions"),
     ("engine", "runs"),
     ("asgi", "runs"),
+    ("embedding", "engine"),
+    ("embedding", "runs"),
+    ("embedding", "store."),  # opens the one that a URL names
+    ("fastapi", "starlette"),
     ("peers", "engine"),
     ("peers", "nodes"),
     ("peers", "runs"),
@@ -102,7 +109,7 @@ SEES_ITS_OWN_LAYER = {"", "testing"}
 STRANGERS = [{"store", "upstreams"}]
 
 # Exported by the package without being imported: only a type checker reads these lines.
-EXPORTED_LATE = {("", "server.app"), ("", "server.config.settings")}
+EXPORTED_LATE = {("server", "server.app"), ("server", "server.config.settings")}
 
 # The engine alone needs msgspec. What else a module may import comes with an extra.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -117,6 +124,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.runs": {"msgspec"},
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
+    "fastapi": {"fastapi", "starlette"},
+    "starlette": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
     "server.accounts.people.passwords": {"argon2", "zxcvbn"},
     "server.accounts.factors.qr": {"segno"},

@@ -9,7 +9,8 @@ from starlette.requests import Request
 
 from holdfast import Completed, Limits, Stopped, Text
 from holdfast.asgi import events
-from holdfast.asgi.event_stream import Closing, EventStream
+from holdfast.asgi.event_stream import EventStream
+from holdfast.concurrency.closing import Closing
 from holdfast.engine.core import Core
 from holdfast.events import put
 from tests.requirements import requirement

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 
-from ..asgi.event_stream import Closing
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
 from ..concurrency.tasks import OwnedTasks
@@ -80,7 +79,7 @@ class Parts:
         self.background = Background()
         self.tasks = OwnedTasks("the server")
         """Work of requests that continues after their responses."""
-        self.closing = Closing()
+        self.closing = engine.streams
         self.store_check = StoreCheck(engine)
         self.offload = Offload()
         self.compression = Offload()
@@ -116,7 +115,6 @@ class Parts:
         await self.engine.close(drain=drain, within=3.0)
         await self.budgets.spending.close()
         await self.tasks.wait(timeout=1.0)
-        self.closing.begin()
 
 
 def prices_of(settings: Settings) -> Prices:

@@ -137,7 +137,7 @@ async def _ttft(parts: Parts, run: Run) -> float | None:
 def events_of(parts: Parts, run: Run, request: Request) -> ASGIApp:
     """Return a run's events as a stream."""
     settings = parts.settings
-    return events(run, request, parts.closing, heartbeat=settings.heartbeat, send_timeout=settings.send_timeout)
+    return events(run, request, heartbeat=settings.heartbeat, send_timeout=settings.send_timeout)
 
 
 async def stop_run(parts: Parts, request: Request) -> ASGIApp:
