@@ -76,7 +76,7 @@ async def codes(client: Client, run_id: str) -> list[tuple[int, str]]:
     return [(answer.status, (await answer.json())["error"]["code"]) for answer in answers]
 
 
-@requirement("embed.owner")
+@requirement("embed.owner", "sub.unknown-404")
 @pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
 async def test_the_run_of_another_does_not_exist(example, tmp_path):
     """Whoever guesses an id, or is sent one, learns nothing and stops nothing."""
