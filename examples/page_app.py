@@ -34,7 +34,8 @@ def frame(seq: int, event: Event) -> dict[str, object] | None:
             return {"text": text}
         case Settled(settlement):
             return {"outcome": settlement.outcome}
-    return None
+        case _:
+            return None
 
 
 def current_visitor(visitor: Annotated[str, Cookie()] = "") -> str:
