@@ -37,7 +37,7 @@ class Engine:
         observe: Observe | None = None,
         drain: float = 0.0,
     ) -> None:
-        """Nothing is opened yet.
+        """Opens nothing yet.
 
         - `store`: what `open_store` takes, opened at the start and closed at the end; or a store that you close.
         - `limits`: durations and numbers.
