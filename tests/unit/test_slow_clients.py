@@ -10,7 +10,6 @@ from starlette.requests import Request
 from holdfast import Completed, Limits, Stopped, Text
 from holdfast.asgi import events
 from holdfast.asgi.event_stream import EventStream
-from holdfast.concurrency.closing import Closing
 from holdfast.engine.core import Core
 from holdfast.events import put
 from tests.requirements import requirement
@@ -46,7 +45,7 @@ class Speaker:
 class SlowClient:
     """Reads a run's events, and takes some seconds for each piece that it is sent."""
 
-    def __init__(self, run, seconds, closing=None):
+    def __init__(self, run, seconds):
         self._seconds = seconds
         self._parser = FrameParser()
         self.left = asyncio.Event()
@@ -56,7 +55,7 @@ class SlowClient:
         self.ahead = 0
         """How many events the source was ahead of it, at the most."""
         request = Request({"type": "http", "query_string": b"", "headers": []})
-        self.stream: EventStream = events(run, request, closing, send_timeout=60.0)
+        self.stream: EventStream = events(run, request, send_timeout=60.0)
 
     async def read(self, speaker=None):
         async def send(message):
@@ -181,13 +180,13 @@ def test_a_run_whose_client_was_sent_off_waits_no_longer():
 
     async def world():
         async with Core(limits=LIMITS) as engine:
-            speaker, closing = Speaker(), Closing()
+            speaker = Speaker()
             run = await engine.start(speaker.pushed(), lifetime="attached")
-            client = SlowClient(run, 5.0, closing)
+            client = SlowClient(run, 5.0)
             reading = asyncio.create_task(client.read(speaker))
             await asyncio.sleep(1.0)
             assert LOG + 1 >= speaker.said
-            closing.begin()
+            engine.streams.begin()
             await reading
 
             assert "run.settled" not in [frame.event for frame in client.frames]
