@@ -166,6 +166,39 @@ app = Starlette(routes=routes, lifespan=engine.lifespan)
     assert ("completed", "Once upon a time.") == (settlement["outcome"], settlement["text"])
 
 
+@requirement("embed.owner", "embed.shutdown")
+async def test_several_processes_share_the_runs_of_a_postgresql(tmp_path, postgres):
+    """A load balancer sends readers and stops to any of them. One that ends tells its readers to come back."""
+    url = postgres.url(await postgres.new_database())
+    source = (EXAMPLES / "starlette_app.py").read_text().replace("sqlite:./data", url)
+    (tmp_path / "shared_app.py").write_text(source)
+    headers = await STARLETTE.headers(UvicornApp(tmp_path, "shared_app"), "ann")
+    async with UvicornApp(tmp_path, "shared_app") as one, UvicornApp(tmp_path, "shared_app") as two:
+        async with one.client(headers=headers) as here, two.client(headers=headers) as there:
+            run_id = await started(here, STARLETTE)
+            reader = await there.get(f"/runs/{run_id}/events")
+            before = [await reader.next_event() for _ in range(3)]
+            foreign = await codes(two.client(headers=await STARLETTE.headers(two, "bob")), run_id)
+            listed = (await (await there.get("/runs")).json())["runs"]
+            stopped = await (await there.post(f"/runs/{run_id}/stop")).json()
+            frames = [*before, *await reader.all_events()]
+            going_on = await started(here, STARLETTE)
+            reader = await there.get(f"/runs/{going_on}/events")
+            await reader.next_event()
+            two.send(signal.SIGINT)
+            rest = await reader.all_events()
+            await two.ended()
+            status = (await (await here.get(f"/runs/{going_on}")).json())["status"]
+
+    assert [(404, "run_not_found")] * 3 == foreign
+    assert [run_id] == [run["id"] for run in listed]
+    assert ("stopped", True) == (stopped["settlement"]["outcome"], stopped["stopped_now"])
+    assert stopped["settlement"] == frames[-1].json()["settlement"]
+    assert [str(number) for number in range(1, len(frames) + 1)] == [frame.id for frame in frames]
+    assert "run.settled" not in [frame.event for frame in rest], "it goes on in the other process"
+    assert "running" == status
+
+
 @requirement("start.own-key")
 async def test_a_request_that_is_sent_twice_starts_one_run(tmp_path):
     """A client that lost the answer sends its Idempotency-Key again."""
