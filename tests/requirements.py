@@ -79,6 +79,14 @@ REQUIREMENTS: dict[str, str] = {
         "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."
     ),
     # embedding
+    "embed.owner": (
+        "A run of another owner cannot be opened, listed, read or stopped: by the engine, and by the routes for each "
+        "framework."
+    ),
+    "embed.refused": "`engine.start` refuses what is no source at the call, and says what to pass.",
+    "embed.kept": "An engine with a store keeps each run, unless it is told not to.",
+    "embed.shutdown": "When an app with the engine's lifespan gets SIGINT or SIGTERM, its streams end at once.",
+    "embed.extras": "What needs an extra says which one if it is not installed; the engine alone needs msgspec.",
     "embed.nothing-read": (
         "`create_app()` has what it is given: no settings file, environment variable or data folder of the user, and "
         "no model server that is looked for."

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from holdfast import ProviderSettings, Settings, create_app
+from holdfast.server import ProviderSettings, Settings, create_app
 from tests.requirements import requirement
 from tests.support.served import Served
 from tests.support.waiting import LONG
@@ -25,7 +25,7 @@ KEYED = Settings(providers=(SCRIPTED,), api_key=KEY)
 STARTS_AND_LISTS_MODELS = """
 import asyncio, json, sys
 
-from holdfast import create_app
+from holdfast.server import create_app
 
 seen = []
 sys.addaudithook(lambda event, args: seen.append((event, args)))

@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdfast import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
@@ -538,7 +538,7 @@ async def test_where_a_big_write_finds_no_space_a_small_one_of_the_same_commit_m
 @requirement("crash.disk-full")
 async def test_a_run_waits_for_space_and_settles_once_with_all_of_its_text(tmp_path):
     """A full disk is a store that is away: the engine goes on asking."""
-    async with opened(tmp_path) as store, Engine(store) as engine:
+    async with opened(tmp_path) as store, Core(store) as engine:
         await limit_pages(store, 50)
         run = await engine.start(script(*["word " * 1000] * 100), keep=True)
         saved, _ = await fill(store, await new_run(store, "other"))

@@ -11,9 +11,9 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..concurrency.closing import Closing
 from ..errors import HoldfastError, KeyRevoked
 from ..events import ErrorInfo, StoppedBy
-from ..watchers import Watchers
 from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
 from .cursor import RunFrames
@@ -41,28 +41,6 @@ class Frames(Protocol):
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more, until the returned function is called."""
         ...
-
-
-class Closing:
-    """The open streams of a server, and the signal that wakes them when it shuts down."""
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.streams: dict[EventStream, None] = {}
-        self._watchers = Watchers()
-
-    def begin(self) -> None:
-        """Wake all streams."""
-        self.has_begun = True
-        self._watchers.notify()
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when the shutdown begins, until the returned function is called."""
-        return self._watchers.watch(wake)
-
-    def lags(self) -> list[int]:
-        """Return the number of events that each open stream is behind."""
-        return [stream.lag for stream in self.streams]
 
 
 class EventStream(Response):

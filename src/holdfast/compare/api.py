@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ..access import CHAT, READ
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import ModelNotFound
 from ..history import Message, Session, branch
 from ..ids import ModelName, new_id
@@ -139,7 +139,7 @@ class ComparisonsApi(Feature):
         agents: AgentSources,
         budgets: Budgets,
         rounds: Rounds,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._streams, self._starting, self._models = bodies, streams, starting, models

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..asks import PaneAsk
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import (
     HoldfastError,
     RunLimitReached,
@@ -284,7 +284,7 @@ class Rounds:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Core,
         store: Store,
         sources: PaneSources,
         prices: Prices,

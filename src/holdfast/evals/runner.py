@@ -19,7 +19,7 @@ import msgspec
 
 from ..access import Payer
 from ..asks import ChatAsk
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
@@ -85,7 +85,7 @@ class BatchRunner:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Core,
         start: Callable[..., Awaitable[Run]],
         payer_now: Callable[[Payer], Awaitable[Payer]],
         prices: Prices,

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import OwnerSilent
 from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
@@ -117,7 +117,7 @@ class Peers:
 class PeerServer:
     """Sends the logs of an engine's runs to other nodes."""
 
-    def __init__(self, engine: Engine, key: str, *, seconds_to_ask: float = SILENCE) -> None:
+    def __init__(self, engine: Core, key: str, *, seconds_to_ask: float = SILENCE) -> None:
         self._engine = engine
         self._key = key
         self._context: ssl.SSLContext | None = None

@@ -13,10 +13,7 @@ _CHARACTERS_OF_AN_EVENT = 128
 
 
 class Recent:
-    """Keeps ended runs for a while, so that a client can still read one to its end.
-
-    Memory is counted in events. The oldest runs are dropped when the sum is over the limit.
-    """
+    """Keeps ended runs for a while, so that a client can still read one to its end: as many as have `limit` events."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -35,6 +32,10 @@ class Recent:
         """Return a run that is still kept."""
         entry = self._runs.get(run_id)
         return entry[0] if entry is not None else None
+
+    def all(self) -> list[Run]:
+        """Return all runs that are still kept."""
+        return [run for run, _ in self._runs.values()]
 
     def forget(self, run_id: str) -> None:
         """Drop a run now."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ..concurrency.closing import Closing
 from ..events import AnySettlement, Event, Settled, StoppedBy
 from ..history import Measured
 from ..log.log import Log
@@ -47,17 +48,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: int = 200_000
     """Events held in memory for a run that is not stored."""
     recent: int = 500_000
-    """Events held in memory for all ended runs that are not stored: they can be replayed for a while.
-
-    To bound memory, each run counts as some events more, and so do long texts."""
+    """Events held in memory for all ended runs that are not stored, which can be replayed for a while. Each run counts
+    as some events more, and so do long texts."""
 
 
 class StopResult(NamedTuple):
     """The settlement of a stopped run, and whether this call caused it. At most one of several concurrent calls did."""
 
     settlement: AnySettlement
-    by_this_call: bool
-    """True if this call ended the run. False if it had ended, or was ending for another reason."""
+    by_this_call: bool  # False if it had ended, or was ending for another reason
 
 
 class Live(Protocol):
@@ -69,7 +68,9 @@ class Live(Protocol):
 
 
 class RunEngine(Protocol):
-    """The methods of the engine that a run needs."""
+    """What a run needs of the engine."""
+
+    streams: Closing
 
     async def stop_run(self, run: Run, by: StoppedBy) -> bool: ...
 
@@ -89,7 +90,6 @@ class Run:
     def __init__(
         self, engine: RunEngine, record: RunRecord, log: Log | StoredLog, limits: Limits, *, kept: bool
     ) -> None:
-        # for the lifetime of the object
         self.id = record.id
         """`run_…`: unguessable, sorts by time."""
         self.engine = engine
@@ -117,6 +117,9 @@ class Run:
         """Processes and threads that outlived a stop, as the source reports them. Copied into the stop's receipt."""
         if record.settlement is not None:
             self._done.set()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.status}, {self.seq} events>"
 
     @property
     def waits(self) -> bool:
@@ -155,10 +158,7 @@ class Run:
             await self.live.saved()
 
     async def stop(self, by: StoppedBy = "user") -> StopResult:
-        """End the run, even in the middle of an await. Return its settlement, and whether this call ended it.
-
-        A second stop, or a stop after the end, is harmless: the first outcome is final.
-        """
+        """End the run, even in the middle of an await. A stop after the end is harmless: the first outcome is final."""
         is_first = await self.engine.stop_run(self, by)
         settlement = await self.settled()
         return StopResult(settlement, is_first and settlement.outcome == "stopped")

@@ -71,7 +71,7 @@ class Shared:
     admission: Admission
     cost: Cost
     work: OwnedTasks
-    """Tasks that may start or settle a run. `Engine.close` waits for them."""
+    """Tasks that may start or settle a run. `Core.close` waits for them."""
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("the engine"))
     abandoned: OwnedTasks = field(default_factory=lambda: OwnedTasks("an abandoned source"))
     pumps: Pumps = field(default_factory=Pumps)

@@ -88,8 +88,7 @@ class Server:
         """Build the features, each with the services that it needs."""
         current, environ, configured, keys, people, sealer, observers, running = base
         settings, tasks, store = current.now, self.tasks, running.store
-        http = http_of(current)
-        self.closing = http.streams.closing
+        http = http_of(current, self.engine.streams)
         self.observe = Observe(running, keys, observers)
         self.auditing = Auditing(store, people, self.engine, settings.audit_days)
         self.compare, self.evals = Compare(http, running, observers), Evals(http, running)
@@ -114,7 +113,7 @@ class Server:
     def gate(self, other: ASGIApp) -> ASGIApp:
         """Return the application behind its checks. `other` serves what is not HTTP."""
         endpoints = [each for feature in self.features for each in feature.endpoints()]
-        self.observe.watch(self.configured.providers, self.closing.lags)
+        self.observe.watch(self.configured.providers, self.engine.streams.lags)
         limits_bytes = self.current.now.budget.bytes_stored is not None
         require_room, is_fresh = self.running.budgets.require_room, self.people.callers.is_fresh
         checks = Checks(self.auditing.audit, is_fresh, require_room, limits_bytes)
@@ -150,4 +149,3 @@ class Server:
         await self.engine.close(drain=drain, within=3.0)
         await self.running.spending.close()
         await self.tasks.wait(timeout=1.0)
-        self.closing.begin()

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from ...agents.published import Published
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...events import AnySettlement, Source
 from ...peers import Peers
 from ...pricing import Prices, cost
@@ -80,10 +80,10 @@ class Running:
         async with self.engine, peers_served(self.engine, self._settings, sock):
             yield
 
-    def _engine(self, settings: Settings, observers: Observers) -> Engine:
+    def _engine(self, settings: Settings, observers: Observers) -> Core:
         peers = Peers(settings.cluster_key) if settings.cluster_key else None
         chats, agents, spending = self.chats, self.agents, self.spending
-        engine = Engine(
+        engine = Core(
             self.store,
             sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
             again=observers.again(spending.metered_again(agents.again_or(chats.again))),

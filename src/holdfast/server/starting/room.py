@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...events import Usage
 from ...ids import ModelName
 from ...runs.admission import Places
@@ -29,7 +29,7 @@ class Ledger(Protocol):
 class Room:
     """Reserves what starts need. The engine itself takes the place of a single run."""
 
-    def __init__(self, engine: Engine, rate: StartRate, ledger: Ledger) -> None:
+    def __init__(self, engine: Core, rate: StartRate, ledger: Ledger) -> None:
         self._engine = engine
         self._rate = rate
         self._ledger = ledger

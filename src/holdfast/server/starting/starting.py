@@ -17,7 +17,7 @@ from starlette.requests import Request
 from ...access import ACCESS, Access
 from ...asks import Ask
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...history import Message, Session
 from ...ids import ModelName, new_id
 from ...runs.run import Run
@@ -65,12 +65,12 @@ class AllowedStart(NamedTuple):
 
 
 class Starting:
-    """Starts runs: the only caller of `Engine.submit` in the server."""
+    """Starts runs: the only caller of `Core.submit` in the server."""
 
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Core,
         room: Room,
         *,
         find_model: Callable[[Access, str | None], Awaitable[AskedModel]],

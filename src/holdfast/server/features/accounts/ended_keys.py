@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ....concurrency.tasks import OwnedTasks
-from ....engine.engine import Engine
+from ....engine.core import Core
 
 
 class EndedKeys:
@@ -16,7 +16,7 @@ class EndedKeys:
     """
 
     def __init__(
-        self, engine: Engine, stop_batches: Callable[[frozenset[str]], Coroutine[Any, Any, None]], tasks: OwnedTasks
+        self, engine: Core, stop_batches: Callable[[frozenset[str]], Coroutine[Any, Any, None]], tasks: OwnedTasks
     ) -> None:
         self._engine = engine
         self._stop_batches = stop_batches

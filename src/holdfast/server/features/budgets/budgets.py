@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from ....access import ACCESS, NO_BUDGET, Access, Budgeted
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import HoldfastError
 from ....events import Usage
 from ....ids import ModelName, new_id
@@ -31,7 +31,7 @@ _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
 class Budgets:
     """The budgets of payers. For those without limits they add nothing to a start."""
 
-    def __init__(self, store: Store, engine: Engine, owners: Owners, spending: Spending) -> None:
+    def __init__(self, store: Store, engine: Core, owners: Owners, spending: Spending) -> None:
         self.spending = spending
         self._is_for_all = spending.default != NO_BUDGET
         self._store = store

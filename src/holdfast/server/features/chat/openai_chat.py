@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....asks import ChatAsk, chat_ask
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, RunNotFound
 from ....events import AnySettlement, Failed, Interrupted, ToolCall
 from ....history import Message, Session, branch, results_without_calls, text_of
@@ -93,7 +93,7 @@ class _Calls(msgspec.Struct, frozen=True):
 class ChatStarts:
     """Starts runs of requests in OpenAI's shape."""
 
-    def __init__(self, names: RunNames, store: Store, engine: Engine) -> None:
+    def __init__(self, names: RunNames, store: Store, engine: Core) -> None:
         self._names, self._store, self._engine = names, store, engine
 
     async def start(

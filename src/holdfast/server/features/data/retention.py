@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ....compare.runs import Rounds
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....evals.runner import BatchRunner
 from ....store import Store
 from ...config.current import CurrentSettings
@@ -51,7 +51,7 @@ class Retention:
         current: CurrentSettings,
         people: People,
         sessions: SessionsApi,
-        engine: Engine,
+        engine: Core,
         store: Store,
         batches: BatchRunner,
         rounds: Rounds,

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....asks import ChatAsk, ResponseAsk, response_ask
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
@@ -75,7 +75,7 @@ class ResponsesApi(Feature):
         configured: Configured,
         turns: ConversationTurns,
         webhooks: Webhooks,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._answers, self._reach, self._starting = bodies, answers, reach, starting

@@ -16,10 +16,11 @@ from websockets.frames import CloseCode
 from ....access import CHAT
 from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
-from ....asgi.event_stream import Closing, info_of
+from ....asgi.event_stream import info_of
 from ....asks import response_ask
+from ....concurrency.closing import Closing
 from ....concurrency.tasks import OwnedTasks
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError, KeyRevoked
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
@@ -126,7 +127,7 @@ class SocketServices(NamedTuple):
     bodies: Bodies
     starting: Starting
     responses: ResponsesApi
-    engine: Engine
+    engine: Core
     closing: Closing
     current: CurrentSettings
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....errors import HoldfastError
 from .....runs.run import Run
 from .....store import Store
@@ -40,7 +40,7 @@ class Metrics(Protocol):
         """Count a request that was refused before it reached a route."""
         ...
 
-    def watch(self, engine: Engine, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
+    def watch(self, engine: Core, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
         ...
 

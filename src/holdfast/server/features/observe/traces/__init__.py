@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....errors import HoldfastError
 from .....events import Outlet
 from .....nodes.recovery import Again
@@ -70,7 +70,7 @@ class Traces(Tracer, Protocol):
         """End the span of a run that has settled."""
         ...
 
-    def watch(self, engine: Engine) -> None:
+    def watch(self, engine: Core) -> None:
         """Use this engine to notice runs that have moved to another node."""
         ...
 

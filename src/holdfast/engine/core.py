@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from ..concurrency.closing import Closing
 from ..errors import IdempotencyConflict, RunNotFound
 from ..events import Failed, Source, StoppedBy
 from ..history import Message
@@ -59,7 +60,7 @@ class EngineClasses(RunClasses, NodeClasses):
     queue: type[SessionQueue] = SessionQueue
 
 
-class Engine:
+class Core:
     """Starts runs and settles them.
 
     A `Pump` reads the source of each run, and may be cancelled at any moment. The `Keeper` settles the run when the
@@ -90,6 +91,7 @@ class Engine:
         self.store, limits = store, limits or Limits()
         self._new_id, self._has_sources, self._observe = new_id, sources is not None, observe
         self._closed = False
+        self.streams = Closing()
         self._keyed: WeakValueDictionary[tuple[str, str], Run] = WeakValueDictionary()  # those that are not stored
         classes = classes or EngineClasses()
         self._shared = shared = Shared(
@@ -110,7 +112,7 @@ class Engine:
         options = NodeOptions(lease, node or NodeDetails(), counts, serve, follow, unstored, again, elsewhere)
         self._node = shared.this_node = Node(self._runs, self._queue, self._watchers, new_id, options, classes)
 
-    async def __aenter__(self) -> Engine:
+    async def __aenter__(self) -> Core:
         """Take the lease, recover the runs of dead nodes, start queued runs."""
         await self._node.join()
         return self
@@ -336,6 +338,14 @@ class Engine:
         run = self.here(record.id)
         return run if run and (run.status != "queued" or record.status == "queued") else self._runs.stored(record)
 
+    async def list_runs(self, owner: str, *, before: str | None, limit: int) -> list[Run]:
+        """Return a page of an owner's runs, the newest first: those of the store, or of this process without one."""
+        if self.store is not None:
+            records = await self.store.list_runs(owner=owner, before=before, limit=limit)
+            return [self.run_of(record) for record in records]
+        runs = {run.id: run for run in [*self.live(), *self._runs.recent.all()] if run.record.owner == owner}
+        return [runs[id] for id in sorted(runs, reverse=True) if before is None or id < before][:limit]
+
     def _may_be_elsewhere(self, run: Run) -> bool:
         """Return whether another node may have started a run that is queued here."""
         return run.status == "queued" and run.kept and bool(self._shared.others)
@@ -481,6 +491,7 @@ class Engine:
         await self._node.handover.leave_all_that_others_continue()
         self._runs.stop_all()
         await self._runs.all_settled(until)
+        self.streams.begin()  # those of other runs: of another node, or left waiting
         await self.holds.close()
         await self._runs.close()
         await self._node.leave()
