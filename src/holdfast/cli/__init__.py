@@ -29,7 +29,7 @@ COMMANDS = {
         "lab:lab",
         "Conformance-test any LLM server: outcomes, stops, disconnects and complete text.",
     ),
-    "config": ("admin.configuration:config", "Show and check the settings."),
+    "config": ("admin.configuration:config", "Write a settings file, check the settings, show them."),
     "reload": ("admin.reloading:reload_command", "Make the server read its changed settings file."),
     "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),

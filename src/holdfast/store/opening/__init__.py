@@ -49,6 +49,12 @@ def open_store(url: str, **options: Any) -> Store:
     )
 
 
+def check_installed(url: str) -> None:
+    """Raise an error if the package that a store needs is not installed. Nothing is opened."""
+    if is_postgres(url):
+        _postgres_module()
+
+
 def pending_steps(url: str) -> list[Migration]:
     """Return the steps of the schema that the database of a store does not have yet. Nothing is changed.
 

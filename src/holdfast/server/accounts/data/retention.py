@@ -41,7 +41,7 @@ class Kept(msgspec.Struct, frozen=True):
 async def delete_old(parts: Parts) -> None:
     """Delete events, runs, conversations, idempotency keys and chats that are too old."""
     settings, store, now = parts.settings, parts.store, parts.engine.now()
-    await store.trim_logs(now - settings.log_days * DAY)
+    await store.trim_logs(now - settings.event_days * DAY)
     groups = {stored.id: stored.body async for stored in parts.people.callers.groups.all()}
     runs = Kept(settings.retention_days, await _days_by_owner(parts, _set(groups, "retention_days")))
     sessions = Kept(settings.session_days, await _days_by_owner(parts, _set(groups, "session_days")))
