@@ -39,9 +39,13 @@ def test_every_command_is_documented():
 def test_every_documented_command_exists():
     """A command that was renamed must not live on in the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    named = set(re.findall(r"^## `(holdfast \w+)`$|^\| `(holdfast \w+ \w+)", text, re.MULTILINE))
+    named = set(re.findall(r"`(holdfast [a-z]+(?: [a-z-]+)?)", text))
 
-    assert {"".join(pair) for pair in named} <= set(COMMANDS)
+    assert len(named) > 40
+    groups = {name for name, command in COMMANDS.items() if isinstance(command, click.Group)}
+    assert set() == {
+        name for name in named - COMMANDS.keys() if name.rpartition(" ")[0] not in COMMANDS.keys() - groups
+    }
 
 
 def test_help_says_of_each_command_what_the_command_says_of_itself():
