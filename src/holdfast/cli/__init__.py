@@ -29,7 +29,7 @@ COMMANDS = {
         "lab:lab",
         "Conformance-test any LLM server: outcomes, stops, disconnects and complete text.",
     ),
-    "config": ("admin.configuration:config", "Show and check the settings."),
+    "config": ("admin.configuration:config", "Write a settings file, check the settings, show them."),
     "reload": ("admin.reloading:reload_command", "Make the server read its changed settings file."),
     "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
@@ -54,7 +54,7 @@ COMMANDS = {
 @click.version_option(__version__, "-V", "--version", prog_name="holdfast")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """LLM chats and agents that survive disconnects, stop on request, lose no text and report failures as failures.
+    """LLM chats and agents that keep running when the client disconnects.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -49,6 +50,15 @@ class LazyGroup(click.Group):
         with without_collections():
             command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was typed; for one that does not exist, an error that names the nearest."""
+        if args and args[0] not in self._commands_at and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], [*self._commands_at], 1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description of each command."""

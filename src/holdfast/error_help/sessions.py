@@ -174,7 +174,7 @@ SESSION_ERRORS = (
         "resume_gap",
         "410",
         "the log no longer reaches back to the cursor",
-        "The events of a run are deleted after `log_days`, and the log of a very long run is trimmed.",
+        "The events of a run are deleted after `event_days`, and the log of a very long run is trimmed.",
         "Read from `after=snapshot`: all of the text, then what follows.",
     ),
     ErrorHelp(

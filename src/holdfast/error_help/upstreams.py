@@ -138,7 +138,7 @@ MODEL_ERRORS = (
         "502",
         "the runtime of the model is not installed",
         "The extra `local` is missing, or has no build for this platform.",
-        "`pip install 'holdfast[local]'`, or connect another model.",
+        "Install it: `make setup` in a clone, or `pip install '/path/to/holdfast[local]'`. Or connect another model.",
     ),
     ErrorHelp(
         "model_not_loaded",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .....engine.core import Core
-from .....errors import HoldfastError
+from .....errors import HoldfastError, how_to_install
 from .....runs.run import Run
 from .....store import Store
 from .....upstreams import Providers
@@ -22,7 +22,7 @@ class MetricsNotInstalled(HoldfastError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("Metrics need prometheus-client. Install it: pip install 'holdfast[metrics]'")
+        super().__init__(f"Metrics need prometheus-client. Install it: {how_to_install('metrics')}.")
 
 
 class Metrics(Protocol):

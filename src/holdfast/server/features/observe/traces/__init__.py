@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....engine.core import Core
-from .....errors import HoldfastError
+from .....errors import HoldfastError, how_to_install
 from .....events import Outlet
 from .....nodes.recovery import Again
 from .....runs.run import Run
@@ -32,7 +32,7 @@ class TracesNotInstalled(HoldfastError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("Traces need OpenTelemetry's SDK. Install it: pip install 'holdfast[otel]'")
+        super().__init__(f"Traces need OpenTelemetry's SDK. Install it: {how_to_install('otel')}.")
 
 
 class Traces(Tracer, Protocol):
