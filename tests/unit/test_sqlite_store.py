@@ -728,7 +728,7 @@ async def test_words_are_indexed_soon_after_a_run_has_settled(tmp_path):
             await store.settle(f"r{n}", run.epoch, seq=1, settlement=Completed(text=""), message=answer, now=1.0)
 
         async with asyncio.timeout(SOON):
-            while mentions(store.path, "word0", "word1", "word2") != {"word0": 1, "word1": 1, "word2": 1}:
+            while mentions(store.path, "word0", "word1", "word2") != {"word0": 1, "word1": 1, "word2": 1}:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
