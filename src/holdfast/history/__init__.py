@@ -393,4 +393,8 @@ def _characters(value: Any) -> int:
         return sum(map(_characters, value))
     if not isinstance(value, dict):
         return 0
-    return sum([_characters(inner) for field, inner in value.items() if field in _COUNTED])
+    count = 0
+    for field, inner in value.items():  # a loop, since each turn counts every message of a session again
+        if field in _COUNTED:
+            count += len(inner) if isinstance(inner, str) else _characters(inner)
+    return count
