@@ -6,9 +6,12 @@ run again. A run can be read by every wire: one that finds another kind of ask r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+OnBreak: TypeAlias = Literal["settle", "continue"]
+"""What is done if an answer breaks off: its run ends with what there is, or another call goes on with it."""
 
 
 class _Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +31,8 @@ class _ModelAsk(_Ask, frozen=True, kw_only=True):
     as_sent: dict[str, Any] = {}
     """The conversation in the client's dialect, by the dialect's name."""
     stream: bool = False
+    on_break: OnBreak | None = None
+    """What is done if the answer breaks off; None for what the settings say."""
 
 
 class ChatAsk(_ModelAsk, frozen=True, kw_only=True, tag="chat"):

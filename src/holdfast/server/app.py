@@ -207,7 +207,16 @@ def _parts(
     prices, clock = prices_of(settings), time.time
     spending = Spending(store, owners, settings.budget, prices, settings.currency, clock)
     require = spending.require_model
-    chats = ChatSources(store, providers, settings.retry_patience, fallbacks, observers.traces, require)
+    chats = ChatSources(
+        store,
+        providers,
+        settings.retry_patience,
+        fallbacks,
+        observers.traces,
+        require,
+        settings.on_break,
+        settings.idle_limit or None,
+    )
     users = agent_users_of(settings, publish, owners.access)
     agents = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)
     engine = agents.engine = _engine(store, settings, chats, agents, spending, observers, clock)

@@ -129,7 +129,11 @@ def costs_of(settings: Settings) -> Cost:
     prices = prices_of(settings)
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        price = None if record.kind == "pane" else prices.of(settlement.answered_by or record.model)
-        return cost(price, settlement.usage)
+        if record.kind == "pane":
+            return None
+        if not settlement.legs:
+            return cost(prices.of(settlement.answered_by or record.model), settlement.usage)
+        costs = [cost(prices.of(leg.model), leg.usage) for leg in settlement.legs]
+        return None if None in costs else sum(filter(None, costs))
 
     return cost_of_run

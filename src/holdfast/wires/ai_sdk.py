@@ -72,6 +72,8 @@ def run_metadata(settled: Settlement, run: str) -> _Part:
         fields["code"] = f"stopped_by_{settled.by}"
     if settled.answered_by:
         fields["answeredBy"] = settled.answered_by
+    if settled.legs:
+        fields["legs"] = native.legs(settled.legs)
     return {"holdfast": fields}
 
 
