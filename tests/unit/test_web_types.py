@@ -26,6 +26,7 @@ SAMPLES: list[events.Event] = [
     events.Steered("st", "left"),
     events.Usage(1, 2),
     events.Notice("retry", "again", "other"),
+    events.LegStarted(2, "up/m", "other/m", "prefill", "upstream_broke", 7, events.Usage(1, 2)),
     events.ProviderData("anthropic", {"type": "signature_delta", "signature": "s"}, 1),
     events.Snapshot("a", "b"),
     events.Settled(events.Failed(error=events.ErrorInfo("source_failed", "no"))),
@@ -40,6 +41,7 @@ BARE: list[events.Event] = [
     events.ToolProgress("call"),
     events.ToolResult("call", "out"),
     events.Notice("retry", "again"),
+    events.LegStarted(2, "up/m", "up/m", "anew", "upstream_broke"),
     events.ProviderData("openai", {"annotations": []}),
     events.Settled(events.Completed()),
 ]

@@ -206,7 +206,6 @@ def _parts(
     providers, fallbacks = configured.providers, lambda: configured.fallbacks
     prices, clock = prices_of(settings), time.time
     spending = Spending(store, owners, settings.budget, prices, settings.currency, clock)
-    require = spending.require_model
     chats = ChatSources(
         store,
         providers,

@@ -17,6 +17,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    LegStarted,
     Notice,
     OpenCall,
     Reasoning,
@@ -178,6 +179,8 @@ class PartStream:
             case Notice():
                 notice = {"code": event.code, "message": event.message, "model": event.model or None}
                 return [{"type": "data-notice", "data": notice, "transient": True}]
+            case LegStarted():
+                return [{"type": "data-leg-started", "data": native.seam(event)}]
             case Steered():
                 return [{"type": "data-steered", "id": event.id, "data": {"text": event.text}}]
             case ApprovalRequested():

@@ -16,6 +16,7 @@ from ..events import (
     Failed,
     Interrupted,
     Leg,
+    LegStarted,
     Receipt,
     Settled,
     Settlement,
@@ -113,6 +114,11 @@ def settlement(settled: Settlement) -> SettlementJson:
         "answered_by": settled.answered_by,
         "legs": legs(settled.legs),
     }
+
+
+def seam(event: LegStarted) -> dict[str, Any]:
+    """Return what a reader is told where another call goes on with an answer."""
+    return {"leg": event.leg, "model": event.model, "how": event.how, "reason": event.reason, "at": event.at}
 
 
 def legs(of: Sequence[Leg]) -> list[LegJson]:

@@ -229,7 +229,7 @@ class Legs:
                 return None
         except NotJoined as error:
             outlet.break_off()
-            return ProviderBroke(f"{found.name} could not go on with the answer: {error}.")
+            return ProviderError(f"{found.name} could not go on with the answer: {error}.")
         except (ProviderError, SourceStalled) as error:
             outlet.break_off()
             return error
