@@ -207,14 +207,9 @@ def _parts(
     prices, clock = prices_of(settings), time.time
     spending = Spending(store, owners, settings.budget, prices, settings.currency, clock)
     chats = ChatSources(
-        store,
-        providers,
-        settings.retry_patience,
-        fallbacks,
-        observers.traces,
-        require,
-        settings.on_break,
-        settings.idle_limit or None,
+        *(store, providers, settings.retry_patience, fallbacks, observers.traces, spending.require_model),
+        on_break=settings.on_break,
+        idle=settings.idle_limit or None,
     )
     users = agent_users_of(settings, publish, owners.access)
     agents = AgentSources(agents_of(settings, environ), chats, store, providers, publish, users=users)

@@ -85,6 +85,7 @@ class LegOutlet:
         """Emit what is new. Raise `NotJoined` if it does not fit behind what was written before."""
         self.touched = self.time()
         if self._is_open and self._splitter.is_plain and are_texts(events):
+            self.has_spoken = True
             self._texts += events
             self._meter.text += sum(map(len, events))
             return self._out.emit(events)
