@@ -346,8 +346,8 @@ class LegStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     model: ModelName
     how: LegHow
     reason: str
-    at: int = 0
-    usage: Usage = Usage(source="estimated")
+    at: int
+    usage: Usage
 
 
 class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):

@@ -41,7 +41,6 @@ BARE: list[events.Event] = [
     events.ToolProgress("call"),
     events.ToolResult("call", "out"),
     events.Notice("retry", "again"),
-    events.LegStarted(2, "up/m", "up/m", "anew", "upstream_broke"),
     events.ProviderData("openai", {"annotations": []}),
     events.Settled(events.Completed()),
 ]

@@ -616,8 +616,8 @@ export interface LegStartedEvent {
   model: string;
   how: "anew" | "prefill" | "turn";
   reason: string;
-  at?: number;
-  usage?: UsageEvent;
+  at: number;
+  usage: UsageEvent;
 }
 
 export interface ProviderDataEvent {

@@ -221,7 +221,7 @@ export class LiveRun {
         return;
       case "leg.started":
         this.model = event.model;
-        this.legs = [...this.legs, { model: event.model, at: event.at ?? 0 }];
+        this.legs = [...this.legs, { model: event.model, at: event.at }];
         return;
       case "snapshot":
         this.#retell(event.text);
