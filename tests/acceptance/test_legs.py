@@ -3,9 +3,13 @@
 import asyncio
 import itertools
 import re
+import signal
+from contextlib import AsyncExitStack
 
 import pytest
 
+from holdfast.access import NO_BUDGET, Budget
+from holdfast.pricing import Price
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -25,6 +29,7 @@ from tests.support.upstream import (
     Raw,
     ReasoningDelta,
     Role,
+    Status,
     ToolDelta,
     Upstream,
     UsageChunk,
@@ -107,7 +112,15 @@ def fallbacks():
 
 
 @pytest.fixture
-async def world(tmp_path, prefills, fallbacks):
+def budget():
+    return NO_BUDGET
+
+
+PRICES = {"up/m": Price(input=1e6, output=2e6), "other/m": Price(input=1e7, output=2e7)}
+
+
+@pytest.fixture
+async def world(tmp_path, prefills, fallbacks, budget):
     async with Upstream() as up, Upstream() as other:
         providers = [
             ProviderSettings(name, base_url=each.base_url, models=("m",), prefills=prefills)
@@ -117,6 +130,8 @@ async def world(tmp_path, prefills, fallbacks):
             data=str(tmp_path),
             providers=tuple(providers),
             fallbacks=fallbacks,
+            budget=budget,
+            prices=PRICES,
             retry_patience=0.0,
             drain=0.0,
             idle_limit=2.0,
@@ -320,3 +335,60 @@ async def test_an_answer_goes_on_after_kill_9(tmp_path, prefills):
 
             assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
             assert [None, "server_died"] == reasons
+
+
+@requirement("legs.spent")
+@pytest.mark.parametrize("fallbacks", [{"up/m": "other/m"}])
+async def test_each_leg_costs_what_its_model_costs(world):
+    """The second half of an answer may be a hundred times as dear as the first."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(100, 20), Cut()], [Status(500)])
+    world.other.models["m"] = lambda request: [*Model()(request)[:-1], UsageChunk(130, 40), Done()]
+    settlement, _, message = await world.run()
+
+    assert ["up/m", "other/m"] == [leg["model"] for leg in settlement["legs"]]
+    assert 100 * 1 + 20 * 2 + 130 * 10 + 40 * 20 == (await world.api.run(message["run_id"]))["cost"]
+
+
+@requirement("legs.spent")
+@pytest.mark.parametrize("budget", [Budget(tokens_per_day=150)])
+async def test_a_budget_holds_across_legs(world):
+    """An upstream that breaks off would otherwise be a way around it."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(20, 20), Cut()])
+    rest = Model().rest_of
+    world.up.models["m"] = lambda request: [
+        *(Headers(), Role(), Delta(rest(request.body["messages"])[:120])),
+        *([Delta("and so on, ")] * 400),
+        Hang(),
+    ]
+    settlement, *_ = await world.run()
+
+    assert ("stopped", "budget", 2) == (settlement["outcome"], settlement["by"], len(settlement["legs"]))
+    assert len(settlement["text"]) < 2_000
+
+
+@requirement("legs.crash")
+@pytest.mark.parametrize("end", ["kill -9", "SIGTERM"])
+async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_path, end):
+    """A node that dies, or is restarted for an upgrade, cuts no answer short."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    async with Upstream() as up, AsyncExitStack() as stack:
+        up.models["m"] = Model(30, breaks=[Hang()])
+        one, two = [
+            await stack.enter_async_context(
+                Server(tmp_path / name, [provider(up.base_url, prefills=True)], config="drain = 0.0", env=env)
+            )
+            for name in ("one", "two")
+        ]
+        async with one.client() as client, two.client() as other:
+            api = Native(client)
+            session_id = await api.new_session()
+            run_id = await api.start(session_id, "Tell me", "up/m")
+            (await api.shown(run_id, "".join(TOKENS[:30]))).close()
+            if end == "SIGTERM":
+                one.send_signal(signal.SIGTERM)
+            else:
+                await one.kill9()
+            settlement = await Native(other).settled(run_id)
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert [None, "server_died"] == [leg["reason"] for leg in settlement["legs"]]

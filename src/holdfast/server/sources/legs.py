@@ -54,7 +54,7 @@ class Written(msgspec.Struct, kw_only=True):
     """The model of the last leg that has written part of the answer."""
     text: str = ""
     legs: int = 1
-    used: Usage = Usage(source="estimated")
+    used: Usage = Usage()
 
 
 class LegOutlet:
@@ -111,8 +111,10 @@ class LegOutlet:
         self._keep()
 
     def _keep(self) -> None:
-        written = self._written
-        written.text, written.used = "".join(self._texts), summed(self._before, self._meter.used)
+        written, meter = self._written, self._meter
+        written.text = "".join(self._texts)
+        if meter.counted is not None or meter.uncounted:  # a call that was refused costs nothing
+            written.used = summed(self._before, meter.used)
         if self.has_spoken:
             written.model = self._model
 
