@@ -173,6 +173,14 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "think.switch": "A source, an agent or a provider that means the tags says so, and keeps them.",
     # truth, on every surface, streaming and not
+    "legs.joined": (
+        "An answer that breaks off is gone on with by another call, without a word twice or missing: at most three "
+        "calls, none behind a tool call, and none whose text does not fit."
+    ),
+    "legs.told": "Where another call went on, by which model, how and why, is stored and told on every wire.",
+    "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
+    "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",
+    "legs.crash": "A detached run whose server dies goes on in the next process.",
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.no-answer": (
         "An answer with neither text nor a tool call has failed, reasoning or not, unless it follows a tool's result, "

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
+    LegStarted,
     Notice,
     Reasoning,
     RunStarted,
@@ -36,7 +37,7 @@ _SHORT = frozenset({RunStarted, Usage, Settled})
 """Events of every run that have no text."""
 
 
-WORDLESS = frozenset({RunStarted, Notice, StepStarted, Usage, Settled})
+WORDLESS = frozenset({RunStarted, Notice, LegStarted, StepStarted, Usage, Settled})
 """Events that are not part of an answer."""
 
 
@@ -81,6 +82,8 @@ class Log:
         self.usage: Usage | None = None
         self.answered_by: ModelName | None = None
         """The model that answers, if it is not the requested one."""
+        self.legs: list[LegStarted] = []
+        """The legs after the first."""
         self.retries = 0
         """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
@@ -271,6 +274,9 @@ class Log:
                 self.retries += event.code == "retry"
             elif self.steps is None and type(event) in (StepStarted, Steered):
                 self.steps = Steps()
+            elif type(event) is LegStarted:
+                self.legs.append(event)
+                self.answered_by = event.model if event.model != event.before else self.answered_by
             if self.steps is not None:
                 self.steps.take_in(event)
 

@@ -16,6 +16,7 @@ from ..events import (
     Failed,
     Finish,
     Interrupted,
+    Leg,
     Receipt,
     Stopped,
     StoppedBy,
@@ -25,7 +26,7 @@ from ..events import (
 from .intake import Intake, is_failure
 from .log import Log
 from .storable import storable
-from .usage_meter import with_estimate
+from .usage_meter import remaining, with_estimate
 
 
 class StopIntent(msgspec.Struct, frozen=True):
@@ -50,10 +51,8 @@ def judge(
     stored. The log's text is not checked again: it can be stored already, and may be long.
     """
     is_whole = intake.error is None and intake.final_finish is not None
-    fields: dict[str, Any] = {
-        "usage": usage_so_far(log, intake.input_tokens, is_whole=is_whole),
-        "answered_by": log.answered_by,
-    }
+    usage = usage_so_far(log, intake.input_tokens, is_whole=is_whole)
+    fields: dict[str, Any] = {"usage": usage, "answered_by": log.answered_by, "legs": legs_of(log, usage)}
     error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
     if intake.error is None and (finish := intake.final_finish) is not None:
@@ -72,6 +71,20 @@ def judge(
         ending = msgspec.structs.replace(ending, error=ending.error.final())
     settled: AnySettlement = storable(ending)
     return msgspec.structs.replace(settled, text=log.text)
+
+
+def legs_of(log: Log, usage: Usage) -> tuple[Leg, ...]:
+    """Return the legs of an answer, each with what it has used; none if there is only one."""
+    if not log.legs:
+        return ()
+    started = log.legs
+    totals = [*(leg.usage for leg in started), usage]
+    first = Leg(model=started[0].before, usage=totals[0])
+    further = (
+        Leg(model=leg.model, at=leg.at, how=leg.how, reason=leg.reason, usage=remaining(total, leg.usage))
+        for leg, total in zip(started, totals[1:], strict=True)
+    )
+    return (first, *further)
 
 
 def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> Usage:

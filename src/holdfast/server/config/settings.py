@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...access import NO_BUDGET, Budget, FactorFor
+from ...asks import OnBreak
 from ...errors import HoldfastError
 from ...pricing import Price
 from ...store.place import is_postgres
@@ -325,6 +326,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether a leading `<think>…</think>` of a published agent is reasoning. Default: yes."""
     fallbacks: dict[str, str] = {}
     """The fallback of a model: `"up/m" = "other/m"`."""
+    on_break: dict[str, OnBreak] = {}
+    """What is done if an answer of a model breaks off: `"up/m" = "continue"`, for `"up/*"` and `"*"` too."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
@@ -344,6 +347,7 @@ TABLES = (
     "agent_users",
     "agent_think",
     "fallbacks",
+    "on_break",
     "aliases",
     "log_levels",
     "prices",

@@ -56,6 +56,8 @@ class Running:
             lambda: configured.fallbacks,
             observers.traces,
             self.spending.require_model,
+            on_break=settings.on_break,
+            idle=settings.idle_limit or None,
         )
         users = agent_users_of(settings, publish, owners.access)
         made = agents_of(settings, environ)
@@ -112,8 +114,12 @@ def costs_of(prices: Prices) -> Cost:
     """Return the function for the cost of a run. A pane of a comparison has none: it would reveal its model."""
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        price = None if record.kind == "pane" else prices.of(settlement.answered_by or record.model)
-        return cost(price, settlement.usage)
+        if record.kind == "pane":
+            return None
+        if not settlement.legs:
+            return cost(prices.of(settlement.answered_by or record.model), settlement.usage)
+        costs = [cost(prices.of(leg.model), leg.usage) for leg in settlement.legs]
+        return None if None in costs else sum(filter(None, costs))
 
     return cost_of_run
 

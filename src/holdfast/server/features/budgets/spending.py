@@ -13,11 +13,11 @@ from ....access import Budget, Budgeted
 from ....concurrency.retry import Retry
 from ....concurrency.tasks import OwnedTasks
 from ....errors import AccessEnded, BudgetSpent, HoldfastError, NoPrice, ShuttingDown
-from ....events import Finish, Notice, Outlet, Source, Usage, Yielded, push_all, put
+from ....events import Finish, LegStarted, Notice, Outlet, Source, Usage, Yielded, push_all, put
 from ....ids import ModelName, new_id
 from ....log.log import Log
 from ....log.settlement import usage_so_far
-from ....log.usage_meter import UsageMeter
+from ....log.usage_meter import UsageMeter, remaining
 from ....nodes.recovery import Again
 from ....pricing import Prices, cost
 from ....runs.run import Run
@@ -227,6 +227,8 @@ class RunMeter:
         self._tokens: int | None = 0 if any(cap.tokens is not None for cap in caps) else None
         self._cost: float | None = 0.0 if any(cap.cost is not None for cap in caps) else None
         self._has_ended = False
+        self._used_before, self._spent_before = Usage(), 0.0
+        """What legs of other models have used, and what that has cost."""
 
     def hear(self, events: Sequence[Yielded]) -> None:
         """Count what the source emits. What its provider counts replaces what was estimated."""
@@ -236,6 +238,9 @@ class RunMeter:
                 self._has_ended = True
             elif isinstance(event, Notice) and event.model:
                 self._price = self._prices.of(event.model)
+            elif isinstance(event, LegStarted) and event.model != event.before:
+                self._spent_before += cost(self._price, remaining(event.usage, self._used_before)) or 0.0
+                self._used_before, self._price = event.usage, self._prices.of(event.model)
 
     @property
     def is_over(self) -> bool:
@@ -245,7 +250,12 @@ class RunMeter:
         used = self._meter.used
         if self._tokens is not None and used.total_tokens > self._tokens:
             return True
-        return self._cost is not None and (cost(self._price, used) or 0.0) > self._cost
+        return self._cost is not None and (self._spent(used) or 0.0) > self._cost
+
+    def _spent(self, used: Usage) -> float | None:
+        """Return the cost of a usage; None if the model has no price."""
+        now = cost(self._price, remaining(used, self._used_before))
+        return now if now is None else now + self._spent_before
 
     async def more(self) -> str:
         """Get more of the budgets, and return why there is none; empty if there is.
@@ -264,7 +274,7 @@ class RunMeter:
 
     def _draw(self) -> Draw:
         used = self._meter.used
-        spent = cost(self._price, used)
+        spent = self._spent(used)
         charge = replace(self._charge, input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=spent)
         step = cost(self._price, Usage(output_tokens=STEP)) or 0.0
         return Draw(charge=charge, caps=self._caps, tokens=STEP, cost=step)
