@@ -108,7 +108,7 @@ MAPS = {
     ),
     "fallbacks": ("The model that responds if another fails before its first word.", {"gpu/qwen3": "scripted/echo"}),
     "on_break": (
-        "What is done if a response breaks off: `settle`, or `continue` by another call. `gpu/*` and `*` are for all others.",
+        "What is done if a response breaks off: `settle`, or `continue` by another call. `gpu/*`, `*`: for all others.",
         {"gpu/qwen3": "continue"},
     ),
     "aliases": ("Other names of models.", {"gpt-4o": "gpu/qwen3"}),
