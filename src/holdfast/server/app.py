@@ -60,7 +60,7 @@ def create_app(
     - `sources`: where the settings come from, as `load_with_sources` says. If they name no providers, the model servers
       of this machine are looked for every `look_every` seconds.
     """
-    return application(Server(opened(settings or Settings(), store, environ, keys, sources, look_every, agents or {})))
+    return application(Server(opened(settings or Settings(), store, environ, keys, sources, look_every, agents)))
 
 
 def application(server: Server) -> Starlette:
