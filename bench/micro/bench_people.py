@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.server.features.accounts.people.accounts import Account
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.people.accounts import Account
 from holdfast.store.sqlite.file import locate
 from tests.support.asgi_calls import ask
 

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from holdfast.access import ADMIN, READ
-from holdfast.server.app import Server, application
+from holdfast.server.app import HoldfastServer, application
 from holdfast.server.config.settings import Settings
 from holdfast.server.config.sign_in_settings import KeySettings
 from holdfast.server.kit.chores import Chores
 from holdfast.server.kit.feature import Endpoint, Feature
 from holdfast.server.kit.http.errors import Json
 from holdfast.server.kit.request import Bodies, decode
-from holdfast.server.opening import opened
+from holdfast.server.opening import open_server
 from holdfast.store import Store
 from holdfast.store.documents import Documents
 from holdfast.store.opening import open_store
@@ -72,8 +72,8 @@ ADA, BOB = ({"authorization": f"Bearer {key}"} for key in KEYS.values())
 
 @asynccontextmanager
 async def with_notices(store: str = "memory:") -> AsyncIterator[Starlette]:
-    base = opened(SETTINGS, await asyncio.to_thread(open_store, store), KEYS)
-    server = Server(base)
+    base = open_server(SETTINGS, await asyncio.to_thread(open_store, store), KEYS)
+    server = HoldfastServer(base)
     server.features.append(Notices(Bodies(base.current), base.running.store))
     app = application(server)
     async with app.router.lifespan_context(app):

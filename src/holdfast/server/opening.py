@@ -38,7 +38,7 @@ class Opened(NamedTuple):
     running: Running
 
 
-def opened(
+def open_server(
     settings: Settings,
     store: Store | str | None = None,
     environ: Mapping[str, str] | None = None,
