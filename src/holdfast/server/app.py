@@ -30,7 +30,7 @@ from .features.sessions.feature import SessionsFeature
 from .features.settings.settings import SettingsFeature
 from .features.sharing.feature import SharingFeature
 from .kit.calls import http_of
-from .kit.feature import Feature
+from .kit.feature import Feature, endpoints_of
 from .kit.openapi import Description
 from .kit.routing import CallChecks, Router
 from .live.provider_factory import NEAR
@@ -117,7 +117,7 @@ class HoldfastServer:
 
     def gate(self, other: ASGIApp) -> ASGIApp:
         """Return the application behind its checks. `other` serves what is not HTTP."""
-        endpoints = [each for feature in self.features for each in feature.endpoints()]
+        endpoints = endpoints_of(self.features)
         self.observe.watch(self.configured.providers, self.closing.lags)
         limits_bytes = self.current.now.budget.bytes_stored is not None
         require_room, is_fresh = self.running.budgets.require_room, self.people.callers.is_fresh
@@ -129,16 +129,16 @@ class HoldfastServer:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Start the features and the engine, and end them."""
-        settings = self.current.now
-        for feature in self.features:
+        settings, features = self.current.now, [each for feature in self.features for each in feature.all()]
+        for feature in features:
             await feature.start()
         async with self.running.served(self.peers_socket), self.observe.served(settings, self.metrics_socket):
-            for feature in self.features:
+            for feature in features:
                 feature.begin(self.chores)
             yield
             await self.end(self.current.now.drain)
             await self.chores.close()
-        for feature in reversed(self.features):
+        for feature in reversed(features):
             await feature.close()
         self.router.close()
         await self.store.close()
