@@ -44,7 +44,8 @@ key_env = "ADA"
 admin = true
 """
 
-WITH_KEYS = [endpoint for endpoint in ENDPOINTS if ".accounts." not in endpoint.handler.__module__]
+OF_PEOPLE = (".accounts.", ".data.")
+WITH_KEYS = [each for each in ENDPOINTS if not any(part in each.handler.__module__ for part in OF_PEOPLE)]
 """Endpoints for callers with keys. Those of accounts are tested with people: see test_matrix.py."""
 by_name = {"argvalues": ENDPOINTS, "ids": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS]}
 

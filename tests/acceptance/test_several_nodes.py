@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.app import Server, create_app
+from holdfast.server.app import HoldfastServer, create_app
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
 from holdfast.server.features.accounts.made_keys import new_key
 from holdfast.server.live.saved_settings import KeptSettings, Saved, to_keep
@@ -31,7 +31,7 @@ class Node:
     """One of the servers: its client, and its parts."""
 
     def __init__(self, app: Any, client: Client) -> None:
-        self.server: Server = app.state.server
+        self.server: HoldfastServer = app.state.server
         self.client = client
 
     @property

@@ -12,7 +12,7 @@ from holdfast.server.config.settings import Settings
 from holdfast.server.features.accounts.auth import ANONYMOUS
 from holdfast.server.kit.feature import Endpoint
 from holdfast.server.kit.http.errors import Json
-from holdfast.server.kit.routing import Checks, Router
+from holdfast.server.kit.routing import CallChecks, Router
 from holdfast.store.memory import MemoryStore
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.waiting import LONG
@@ -148,7 +148,7 @@ class BrokenFrames:
 
 def open_to_all(*endpoints):
     """A router behind a gate that lets everyone in."""
-    router = Router(endpoints, Checks(None, None, None, limits_bytes=False), other=None)
+    router = Router(endpoints, CallChecks(None, None, None, limits_bytes=False), other=None)
 
     async def app(scope, receive, send):
         scope[ACCESS] = ANONYMOUS

@@ -1,7 +1,6 @@
 """Readers of a link, below the server."""
 
 import asyncio
-from types import SimpleNamespace
 
 from holdfast.engine.core import Core
 from holdfast.log.log import Log
@@ -30,7 +29,7 @@ async def test_a_reader_of_a_link_that_leaves_watches_nothing_any_more(monkeypat
     async with Core(store) as engine:
         run = await engine.start(source())
         before = set(watching)
-        spectator = Spectator(SimpleNamespace(engine=engine, store=store), Share(session_id="ses_1"), 0)
+        spectator = Spectator(engine, store, Share(session_id="ses_1"), 0)
         await spectator.begin(run, "")
         leave = spectator.watch(lambda: None)
         assert len(watching - before) == 1

@@ -175,7 +175,7 @@ def test_uvicorn_is_imported_by_two_files_only():
     """So an upgrade is read against two files."""
     importers = {found.importer for found in imports() if found.imported.partition(".")[0] == "uvicorn"}
 
-    assert {"server.http.http_protocol", "server.http.uvicorn_server"} == importers
+    assert {"server.kit.http.http_protocol", "server.kit.http.uvicorn_server"} == importers
 
 
 async def test_a_short_connection_is_closed_at_its_age():

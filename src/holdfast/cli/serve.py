@@ -21,7 +21,7 @@ import click
 from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
-from ..server.app import Server, create_app
+from ..server.app import HoldfastServer, create_app
 from ..server.config.loopback import is_loopback
 from ..server.config.settings import (
     Settings,
@@ -136,7 +136,7 @@ def _serve_one(
     published = _load(start.agents)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
-    server: Server = app.state.server
+    server: HoldfastServer = app.state.server
     server.metrics_socket, server.peers_socket = metrics_socket(settings), peers_socket(settings)
     start.log.node = lambda: server.engine.node_id
     if server.observers.traces is not None:
@@ -225,7 +225,7 @@ def _showing(node: NodeMain) -> NodeMain:
     return wrapped
 
 
-def _reloading(server: Server, start: Start) -> Reloading:
+def _reloading(server: HoldfastServer, start: Start) -> Reloading:
     """Return the object that reloads the settings file."""
 
     def checked() -> tuple[Settings, dict[str, str]]:
@@ -240,7 +240,7 @@ def _reloading(server: Server, start: Start) -> Reloading:
     return Reloading(checked, server.configured, server.keys, os.environ, use)
 
 
-def _reload_on_signal(server: Server) -> None:
+def _reload_on_signal(server: HoldfastServer) -> None:
     """Reload the settings file at each SIGHUP. The result is logged.
 
     At a terminal SIGHUP means that the terminal was closed, and ends the server.
@@ -255,7 +255,7 @@ def _reload_on_signal(server: Server) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: server.tasks.start(reload()))
 
 
-async def _check_access(server: Server, url: str) -> None:
+async def _check_access(server: HoldfastServer, url: str) -> None:
     """Check the settings of access, on an event loop that ends before the server's own begins."""
     try:
         await server.accounts.check_access(can_wait=True)
@@ -275,7 +275,7 @@ def _load(agents: Sequence[str]) -> dict[str, Any]:
         raise SettingsError(str(error)) from error
 
 
-def _see_to_all_weights(server: Server) -> None:
+def _see_to_all_weights(server: HoldfastServer) -> None:
     providers = server.configured.providers
     for provider in providers.all:
         if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it

@@ -14,7 +14,7 @@ from .scores_api import ScoresApi
 from .sources import PaneSources
 
 
-class Compare(Feature):
+class CompareFeature(Feature):
     """Comparisons of models, and the scores from votes."""
 
     def __init__(self, http: Http, running: Running, observers: Observers) -> None:

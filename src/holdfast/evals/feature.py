@@ -10,7 +10,7 @@ from .api import BatchesApi
 from .runner import BatchRunner
 
 
-class Evals(Feature):
+class EvalsFeature(Feature):
     """Sets of prompts, over several models."""
 
     def __init__(self, http: Http, running: Running) -> None:

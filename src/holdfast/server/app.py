@@ -10,31 +10,31 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from ..compare.feature import Compare
+from ..compare.feature import CompareFeature
 from ..concurrency.tasks import OwnedTasks
-from ..evals.feature import Evals
+from ..evals.feature import EvalsFeature
 from ..store import Store
 from .config.settings import Settings
-from .features.accounts.api.feature import Accounts
+from .features.accounts.api.feature import AccountsFeature
 from .features.accounts.ended_keys import EndedKeys
 from .features.accounts.keys import Keys
-from .features.agents.grants import Agents
-from .features.audit.api import Auditing
-from .features.budgets.api import Usage
-from .features.chat.feature import Chat
-from .features.data.feature import Data
-from .features.observe.feature import Observe
-from .features.page.web import WebPages, is_of_the_page
-from .features.responses.feature import Responses
-from .features.sessions.feature import Sessions
-from .features.settings.settings import LiveSettings
-from .features.sharing.feature import Sharing
+from .features.agents.grants import AgentsFeature
+from .features.audit.api import AuditFeature
+from .features.budgets.api import BudgetsFeature
+from .features.chat.feature import ChatFeature
+from .features.data.feature import DataFeature
+from .features.observe.feature import ObserveFeature
+from .features.page.web import PageFeature, is_of_the_page
+from .features.responses.feature import ResponsesFeature
+from .features.sessions.feature import SessionsFeature
+from .features.settings.settings import SettingsFeature
+from .features.sharing.feature import SharingFeature
 from .kit.calls import http_of
-from .kit.feature import Feature
+from .kit.feature import Feature, endpoints_of
 from .kit.openapi import Description
-from .kit.routing import Checks, Router
+from .kit.routing import CallChecks, Router
 from .live.provider_factory import NEAR
-from .opening import Opened, opened
+from .opening import Opened, open_server
 
 
 def create_app(
@@ -60,10 +60,11 @@ def create_app(
     - `sources`: where the settings come from, as `load_with_sources` says. If they name no providers, the model servers
       of this machine are looked for every `look_every` seconds.
     """
-    return application(Server(opened(settings or Settings(), store, environ, keys, sources, look_every, agents or {})))
+    base = open_server(settings or Settings(), store, environ, keys, sources, look_every, agents)
+    return application(HoldfastServer(base))
 
 
-def application(server: Server) -> Starlette:
+def application(server: HoldfastServer) -> Starlette:
     """Return a server with its features as an ASGI application."""
     app = Starlette(lifespan=lambda _: server.lifespan())
     app.middleware_stack = server.gate(app.router)
@@ -71,7 +72,7 @@ def application(server: Server) -> Starlette:
     return app
 
 
-class Server:
+class HoldfastServer:
     """A server: its features, which it starts and ends."""
 
     def __init__(self, base: Opened) -> None:
@@ -89,34 +90,37 @@ class Server:
         current, environ, configured, keys, people, sealer, observers, running = base
         settings, tasks, store = current.now, self.tasks, running.store
         http = http_of(current, self.engine.streams)
-        self.observe = Observe(running, keys, observers)
-        self.auditing = Auditing(store, people, self.engine, settings.audit_days)
-        self.compare, self.evals = Compare(http, running, observers), Evals(http, running)
+        self.observe = ObserveFeature(running, keys, observers)
+        self.auditing = AuditFeature(store, people, self.engine, settings.audit_days)
+        self.compare, self.evals = CompareFeature(http, running, observers), EvalsFeature(http, running)
         audit, rounds, batches = self.auditing.audit, self.compare.rounds, self.evals.batches
-        sharing = Sharing(http, running, people, settings)
+        sharing = SharingFeature(http, running, people, settings)
         shares, reach = sharing.shares, sharing.reach
-        sessions = Sessions(http, running, reach, shares, people, rounds.pane_run_info)
-        chat = Chat(http, running, reach, sessions.views, configured, settings.idle_limit)
-        self.responses = Responses(http, running, reach, configured, current, environ, tasks)
-        self.data = Data(http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches)
+        sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info)
+        chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
+        self.responses = ResponsesFeature(http, running, reach, configured, current, environ, tasks)
+        self.data = DataFeature(
+            http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches
+        )
         ended = EndedKeys(self.engine, batches.stop_of_keys, tasks)
-        self.accounts = Accounts(
+        self.accounts = AccountsFeature(
             http.bodies, running, settings, environ, people, keys, shares, audit, self.data.erasing, sealer, ended
         )
-        self.settings = LiveSettings(http.bodies, current, configured, running.models)
-        agents, usage = Agents(running.agents, store), Usage(people, running.budgets, self.engine, store)
+        self.settings = SettingsFeature(http.bodies, current, configured, running.models)
+        agents = AgentsFeature(running.agents, store)
+        budgets = BudgetsFeature(people, running.budgets, self.engine, store)
         started = [self.accounts, self.settings, agents]  # in this order
-        others = [chat, self.responses, sessions, sharing, self.compare, self.evals, self.data, usage]
+        others = [chat, self.responses, sessions, sharing, self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]
-        return [*features, Description(features), WebPages()]
+        return [*features, Description(features), PageFeature()]
 
     def gate(self, other: ASGIApp) -> ASGIApp:
         """Return the application behind its checks. `other` serves what is not HTTP."""
-        endpoints = [each for feature in self.features for each in feature.endpoints()]
+        endpoints = endpoints_of(self.features)
         self.observe.watch(self.configured.providers, self.engine.streams.lags)
         limits_bytes = self.current.now.budget.bytes_stored is not None
         require_room, is_fresh = self.running.budgets.require_room, self.people.callers.is_fresh
-        checks = Checks(self.auditing.audit, is_fresh, require_room, limits_bytes)
+        checks = CallChecks(self.auditing.audit, is_fresh, require_room, limits_bytes)
         self.router = Router(self.observe.traced(endpoints), checks, other)
         on_refusal = self.observe.counting(self.auditing.refused_keys.count)
         return self.accounts.gate(self.observe.requests(self.router), endpoints, on_refusal, is_of_the_page)
@@ -124,16 +128,16 @@ class Server:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Start the features and the engine, and end them."""
-        settings = self.current.now
-        for feature in self.features:
+        settings, features = self.current.now, [each for feature in self.features for each in feature.all()]
+        for feature in features:
             await feature.start()
         async with self.running.served(self.peers_socket), self.observe.served(settings, self.metrics_socket):
-            for feature in self.features:
+            for feature in features:
                 feature.begin(self.chores)
             yield
             await self.end(self.current.now.drain)
             await self.chores.close()
-        for feature in reversed(self.features):
+        for feature in reversed(features):
             await feature.close()
         self.router.close()
         await self.store.close()

@@ -17,6 +17,7 @@ from .features.accounts.people.client_addresses import TrustedProxies
 from .features.accounts.people.people import People
 from .features.observe.metrics.observers import Observers, observers_of
 from .live.live_settings import Configured
+from .live.provider_factory import NEAR
 from .live.saved_settings import SavedFile
 from .live.shared_settings import SavedDocument
 from .running.running import Running
@@ -37,14 +38,14 @@ class Opened(NamedTuple):
     running: Running
 
 
-def opened(
+def open_server(
     settings: Settings,
-    store: Store | str | None,
-    environ: Mapping[str, str] | None,
-    keys: Keys | None,
-    sources: Mapping[str, str] | None,
-    look_every: float,
-    agents: Mapping[str, Any],
+    store: Store | str | None = None,
+    environ: Mapping[str, str] | None = None,
+    keys: Keys | None = None,
+    sources: Mapping[str, str] | None = None,
+    look_every: float = NEAR,
+    agents: Mapping[str, Any] | None = None,
 ) -> Opened:
     """Open a server, as `create_app` says."""
     folder = None if environ is None and not settings.data else data_folder(settings, environ or {})
@@ -61,7 +62,7 @@ def opened(
     )
     proxies = TrustedProxies(settings.proxy.addresses)
     people = People(store, on_first=keys.need, proxies=proxies, factor_for=settings.second_factor)
-    owners, publish = Owners(keys, people.callers), _published(agents, settings)
+    owners, publish = Owners(keys, people.callers), _published(agents or {}, settings)
     running = Running(settings, store, configured, owners, observers, publish=publish, environ=environ)
     return Opened(CurrentSettings(settings), environ, configured, keys, people, sealer, observers, running)
 

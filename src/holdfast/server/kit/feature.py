@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
@@ -98,16 +98,22 @@ _OF_OTHERS = (
 class Feature:
     """A part of the server: its calls over HTTP, its chores, its start and its end.
 
-    It is constructed with the services that it needs, and may consist of others, which are in `inner`.
+    It is constructed with the services that it needs, and may consist of others, which are in `inner`: the server
+    starts and ends these too.
     """
 
     inner: Sequence[Feature] = ()
 
+    def all(self) -> Iterator[Feature]:
+        """Yield the feature, and all that it consists of."""
+        yield self
+        for feature in self.inner:
+            yield from feature.all()
+
     def endpoints(self) -> list[Endpoint]:
-        """Return the endpoints, each with its method of this feature as the handler."""
+        """Return the endpoints of this feature alone, each with its method as the handler."""
         methods = vars(type(self)).items()
-        own = [each.with_handler(getattr(self, name)) for name, method in methods for each in _marked(method)]
-        return [*own, *(each for feature in self.inner for each in feature.endpoints())]
+        return [each.with_handler(getattr(self, name)) for name, method in methods for each in _marked(method)]
 
     async def start(self) -> None:
         """Prepare the feature, before the engine starts."""
@@ -121,3 +127,8 @@ class Feature:
 
 def _marked(method: Any) -> list[Endpoint]:
     return getattr(method, _ENDPOINTS, [])
+
+
+def endpoints_of(features: Iterable[Feature]) -> list[Endpoint]:
+    """Return the endpoints of features, and of all that these consist of."""
+    return [endpoint for feature in features for each in feature.all() for endpoint in each.endpoints()]

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from ... import __version__
 from ...access import ANYONE, READ
-from .feature import Endpoint, Feature
+from .feature import Endpoint, Feature, endpoints_of
 from .http.errors import Json
 
 _PARAMETER = re.compile(r"{(\w+)(:path)?}")
@@ -129,7 +129,7 @@ class Description(Feature):
     """The description of other features."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        described = [each for feature in (*features, self) for each in feature.endpoints()]
+        described = endpoints_of([*features, self])
         self._description = describe(described, __version__)
 
     @Endpoint("GET", "/openapi.json", who=READ, answers={200: "this description"})

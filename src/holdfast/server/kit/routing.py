@@ -99,7 +99,7 @@ class AuditNotes(Protocol):
     async def refused(self, request: Request, action: str, code: str) -> None: ...
 
 
-class Checks(NamedTuple):
+class CallChecks(NamedTuple):
     """What the router asks others before it calls a handler."""
 
     audit: AuditNotes
@@ -117,7 +117,7 @@ class Router:
     The gate before it has removed the prefix of a mounted application from the path.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], checks: Checks, other: ASGIApp) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], checks: CallChecks, other: ASGIApp) -> None:
         self.endpoints = endpoints
         self._checks = checks
         self._other = other

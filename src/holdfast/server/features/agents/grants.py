@@ -19,7 +19,7 @@ from ...kit.http.errors import Json, NoContent
 from ...sources.agents import AgentSources, Grant, grants_in
 
 
-class Agents(Feature):
+class AgentsFeature(Feature):
     """Agents: the approvals that they have for longer than one call, and what their tools have opened."""
 
     def __init__(self, agents: AgentSources, store: Store) -> None:

@@ -43,7 +43,7 @@ class Names(Protocol):
         ...
 
 
-class Auditing(Feature):
+class AuditFeature(Feature):
     """The audit log, for admins."""
 
     def __init__(self, store: Store, people: Names, engine: Core, days: float) -> None:

@@ -44,7 +44,7 @@ OLD_CHARGE = 120.0
 """Seconds after which the charge of an ended run is added to the sum of its day."""
 
 
-class Usage(Feature):
+class BudgetsFeature(Feature):
     """What was used, and what is left."""
 
     def __init__(self, people: People, budgets: Budgets, engine: Core, store: Store) -> None:

@@ -35,7 +35,7 @@ from ...starting.starting import Starting
 from ..sessions.run_json import RunViews
 from ..sessions.runs import stop_within
 from ..sharing.reach import Reach
-from .ollama import Ollama, is_ollamas
+from .ollama import OllamaApi, is_ollamas
 from .openai_chat import ChatStarts
 
 
@@ -77,7 +77,7 @@ class AiSdk(Feature):
         reach: Reach,
         starting: Starting,
         chats: ChatStarts,
-        ollama: Ollama,
+        ollama: OllamaApi,
         engine: Core,
         store: Store,
     ) -> None:

@@ -14,14 +14,14 @@ from .anthropic import AnthropicMessages
 from .completions import TextCompletions
 from .conversations import RunNames
 from .llama_cpp import NamedStreams
-from .ollama import Ollama
+from .ollama import OllamaApi
 from .ollama_embeddings import OllamaEmbeddings
 from .openai_chat import ChatCompletions, ChatStarts
 from .pass_through import PassThrough
 from .threads import Threads
 
 
-class Chat(Feature):
+class ChatFeature(Feature):
     """Runs without a session, or in one that the client names."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Chat(Feature):
         starting, models, engine, store = running.starting, running.models, running.engine, running.store
         names = RunNames(store, engine)
         chats = ChatStarts(names, store, engine)
-        ollama = Ollama(bodies, answers, starting, models, configured, chats)
+        ollama = OllamaApi(bodies, answers, starting, models, configured, chats)
         passing = PassThrough(bodies, starting, models, running.budgets, idle)
         self.inner = (
             ChatCompletions(bodies, answers, reach, starting, chats),

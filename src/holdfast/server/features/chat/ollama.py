@@ -104,7 +104,7 @@ class ShowBody(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class Ollama(Feature):
+class OllamaApi(Feature):
     """Chats and models in Ollama's dialect."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Ollama(Feature):
         """Answer a chat, streaming by default. A disconnect stops the run."""
 
         @with_ollama_errors
-        async def answer(self: Ollama, request: Request) -> ASGIApp:
+        async def answer(self: OllamaApi, request: Request) -> ASGIApp:
             return await self._answer(request, convert(fields, OllamaBody), fields, raw, OLLAMA_CHAT)
 
         return await answer(self, request)

@@ -20,7 +20,7 @@ from .erasing import Erasing
 from .retention import Retention
 
 
-class Data(Feature):
+class DataFeature(Feature):
     """The data of people, until it is deleted."""
 
     def __init__(

@@ -31,7 +31,7 @@ OLD_REQUEST = 60.0
 """Seconds after which a request to another node is removed. Callers wait less."""
 
 
-class Observe(Feature):
+class ObserveFeature(Feature):
     """Health, nodes and metrics."""
 
     def __init__(self, running: Running, keys: Keys, observers: Observers) -> None:

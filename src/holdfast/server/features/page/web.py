@@ -134,7 +134,7 @@ def _files() -> dict[str, _File]:
 _READ = _files()  # read once at import: no request waits for the disk
 
 
-class WebPages(Feature):
+class PageFeature(Feature):
     """The browser UI, and the pages about errors. They are not part of the API and its description."""
 
     def endpoints(self) -> list[Endpoint]:

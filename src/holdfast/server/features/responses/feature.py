@@ -19,7 +19,7 @@ from .webhooks import Webhooks
 from .websocket import ResponsesSocketApi, SocketServices
 
 
-class Responses(Feature):
+class ResponsesFeature(Feature):
     """Responses and conversations, over HTTP and WebSockets, and the webhooks that tell of their ends."""
 
     def __init__(

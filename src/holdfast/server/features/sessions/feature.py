@@ -20,7 +20,7 @@ from .session_transfer import SessionTransferApi
 from .sessions import SessionsApi
 
 
-class Sessions(Feature):
+class SessionsFeature(Feature):
     """Sessions, their runs, queues and feeds."""
 
     def __init__(

@@ -24,7 +24,7 @@ from .models import ModelsApi
 from .reload import CannotReload, Reloaded, Reloading
 
 
-class LiveSettings(Feature):
+class SettingsFeature(Feature):
     """The settings of the running server, and the models that follow from them."""
 
     def __init__(self, bodies: Bodies, current: CurrentSettings, configured: Configured, models: AllowedModels) -> None:

@@ -14,7 +14,7 @@ from .reach import Reach
 from .shares import Shares
 
 
-class Sharing(Feature):
+class SharingFeature(Feature):
     """Links, and sessions that groups share."""
 
     def __init__(self, http: Http, running: Running, people: People, settings: Settings) -> None:

@@ -33,7 +33,7 @@ from .second_factors import SecondFactorsApi
 from .sign_in import SignInApi, SigningIn
 
 
-class Accounts(Feature):
+class AccountsFeature(Feature):
     """People, groups and keys."""
 
     def __init__(

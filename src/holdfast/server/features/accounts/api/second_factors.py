@@ -85,7 +85,7 @@ class SecondFactorsApi(Feature):
             )
         proposed = await self._second_factors.propose(account)
         link = totp_link(proposed.secret, account.body.name)
-        rows = importlib.import_module(".qr", __package__).qr_rows(link)
+        rows = importlib.import_module("..factors.qr", __package__).qr_rows(link)
         return Json({"secret": proposed.secret, "sealed": proposed.sealed, "link": link, "qr": rows})
 
     @Endpoint(
