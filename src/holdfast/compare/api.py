@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp
 from ..access import CHAT, READ
 from ..asgi.event_stream import EventStream
 from ..errors import ModelNotFound
-from ..history import Message, Session, branch
+from ..history import Message, Session, branch, text_of
 from ..ids import ModelName, new_id
 from ..runs.admission import Places
 from ..server.api.session_input import check_prompt, one_line
@@ -38,6 +39,7 @@ from ..server.services import Parts
 from ..store import Idempotency
 from ..store.documents import IdempotencyKeys
 from ..store.files import with_pictures
+from ..store.semantics import matched, sought
 from ..wires import native, sse
 from ..wires.shapes import ListedComparisonJson
 from . import wire as wire
@@ -280,16 +282,24 @@ async def detach_comparison(parts: Parts, request: Request) -> ASGIApp:
 
 
 async def list_comparisons(parts: Parts, request: Request) -> ASGIApp:
-    """List comparisons without their texts, the newest first."""
+    """List comparisons without their texts, the newest first: all, or those whose prompts have some words."""
     limit = whole_number(request, "limit", 50, 200)
     query = request.query_params
+    is_wanted = partial(_is_wanted, query.get("kind"), sought(text) if (text := query.get("query")) else None)
     found: list[ListedComparisonJson] = []
     last = query.get("before")
     while len(found) <= limit and (page := await parts.rounds.documents.page(owner=owner_of(request), before=last)):
-        sought = [it.body for it in page if query.get("kind") in (None, it.body.kind)][: limit + 1 - len(found)]
-        found += [wire.listed_comparison(await parts.rounds.as_it_is(kept)) for kept in sought]
+        listed = [it.body for it in page if is_wanted(it.body)][: limit + 1 - len(found)]
+        found += [wire.listed_comparison(await parts.rounds.as_it_is(kept)) for kept in listed]
         last = page[-1].id
     return json_of({"data": found[:limit], "has_more": len(found) > limit})
+
+
+def _is_wanted(kind: str | None, words: Sequence[str] | None, kept: Comparison) -> bool:
+    """Return whether a comparison is of a kind, and its prompts have all of the words that are searched for."""
+    if kind not in (None, kept.kind):
+        return False
+    return words is None or 0 < matched("\n".join(map(text_of, kept.prompts)), words) == len(words)
 
 
 async def get_comparison(parts: Parts, request: Request) -> ASGIApp:
@@ -398,7 +408,12 @@ ENDPOINTS = [
         "/api/comparisons",
         list_comparisons,
         who=READ,
-        query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
+        query={
+            "limit": "1 to 200",
+            "before": "the last id before",
+            "kind": "only those of this kind",
+            "query": "words in their prompts",
+        },
         answers={200: "comparisons without their texts", 400: "a bad query"},
     ),
     Endpoint("GET", _ONE, get_comparison, who=READ, answers=_SHOWN),
