@@ -286,6 +286,7 @@ export const ar: Words = {
 
   // compare
   compare: "مقارنة",
+  comparisons: "المقارنات",
   newComparison: "مقارنة جديدة",
   new: "جديدة",
   comparisonFailed: "تعذّر تحميل المقارنة",

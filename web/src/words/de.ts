@@ -281,6 +281,7 @@ export const de: Words = {
 
   // compare
   compare: "Vergleichen",
+  comparisons: "Vergleiche",
   newComparison: "Neuer Vergleich",
   new: "Neu",
   comparisonFailed: "Der Vergleich konnte nicht geladen werden",

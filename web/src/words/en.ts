@@ -277,6 +277,7 @@ export const en = {
 
   // compare
   compare: "Compare",
+  comparisons: "Comparisons",
   newComparison: "New comparison",
   new: "New",
   comparisonFailed: "The comparison could not be loaded",

@@ -15,7 +15,7 @@ import msgspec
 
 from ...agents.published import CannotPublish, load_agents
 from ...errors import HoldfastError
-from ...server.app import Server, create_app
+from ...server.app import HoldfastServer, create_app
 from ...server.config.settings import (
     PREFIX,
     Settings,
@@ -127,7 +127,7 @@ def _put_together(
     asyncio.run(_admitted(app.state.server))
 
 
-async def _admitted(server: Server) -> None:
+async def _admitted(server: HoldfastServer) -> None:
     """Check the rules of access, as a start does, and end what was made."""
     try:
         await server.accounts.check_access(can_wait=True)
