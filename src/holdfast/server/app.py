@@ -213,7 +213,8 @@ def _parts(
     engine = agents.engine = _engine(store, settings, chats, agents, spending, observers, clock)
     budgets = Budgets(store, engine, owners, spending)
     models = AllowedModels(configured, agents)
-    room = Room(engine, StartRate(settings.starts_per_minute, engine, store), budgets)
+    limits = [StartRate(settings.starts_per_minute, engine, store)]
+    room = Room(engine, limits, budgets)
     starting = Starting(
         store,
         engine,
