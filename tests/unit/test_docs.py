@@ -454,7 +454,7 @@ UNMARKED = {
     "README.md": 1,
     "docs/agents-bring-your-own.md": 2,
     "docs/agents.md": 1,
-    "docs/providers-writing.md": 2,
+    "docs/extending/upstream.md": 2,
     "docs/testing.md": 1,
     "lab/README.md": 1,
 }
