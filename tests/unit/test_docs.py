@@ -454,6 +454,8 @@ UNMARKED = {
     "README.md": 1,
     "docs/agents-bring-your-own.md": 2,
     "docs/agents.md": 1,
+    "docs/extending/dialect.md": 2,
+    "docs/extending/limit.md": 1,
     "docs/extending/upstream.md": 2,
     "docs/testing.md": 1,
     "lab/README.md": 1,
