@@ -11,7 +11,8 @@ from holdfast.prompt.openai_shape import openai_messages, openai_params, prompt_
 def lost(body: Any, write: Callable[[Iterable[AnyTurn]], Any] = openai_messages) -> list[str]:
     """What of a chat is lost: its messages, its parameters. Nothing, if the body is no chat."""
     match body:
-        case {"messages": list(messages), **params} if all(isinstance(each, dict) for each in messages):
+        case {"messages": list(messages)} if all(isinstance(each, dict) for each in messages):
+            params = {name: value for name, value in body.items() if name != "messages"}
             prompt = prompt_of(messages, params)
             pairs = {
                 "messages": (lasting(messages), lasting(write(prompt.turns))),

@@ -43,7 +43,7 @@ Ending = Literal[
     "silence_first",
     "silence_later",
 ]
-"""How an upstream ends an answer. docs/providers-writing.md says what each of them sends."""
+"""How an upstream ends an answer. docs/extending/upstream.md says what each of them sends."""
 
 
 class PlayedAnswer:

@@ -66,10 +66,11 @@ class Running:
         self.chores = Chores(self.engine.holds)
         self.budgets = Budgets(store, self.engine, owners, self.spending)
         self.models = AllowedModels(configured, self.agents)
+        limits = [StartRate(settings.starts_per_minute, self.engine, store)]
         self.starting = Starting(
             store,
             self.engine,
-            Room(self.engine, StartRate(settings.starts_per_minute, self.engine, store), self.budgets),
+            Room(self.engine, limits, self.budgets),
             find_model=self.models.find,
             check_agent=self.agents.check,
             kind_of=self.agents.kind_of,

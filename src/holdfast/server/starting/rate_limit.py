@@ -46,18 +46,23 @@ class StartRate:
         self._buckets: dict[str, tuple[float, float]] = {}
         """The rest of each owner's starts, and its time, ordered by the last use."""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.per_minute > 0
+
     def __len__(self) -> int:
         """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
     async def take(self, owner: str, starts: int = 1) -> None:
         """Take one token or more, or refuse, with the time until there are enough."""
-        if self.per_minute and (wait := await self._taken(owner, starts)):
+        if self.is_set and (wait := await self._taken(owner, starts)):
             raise TooManyStarts(self.per_minute, wait)
 
     async def give_back(self, owner: str, starts: int = 1) -> None:
         """Give tokens back with which nothing was started. If the store is away, they come back within the minute."""
-        if self.per_minute:
+        if self.is_set:
             with suppress(StoreUnavailable):
                 await self._tasks.run(self._taken(owner, -starts))
 
