@@ -77,6 +77,7 @@ NOT_RUN = {
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
     "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does it",
+    "docs/embedding-deploy.md-1": "it needs your app; tests/e2e/test_embedding_frameworks.py does the same",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",

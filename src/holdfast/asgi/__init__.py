@@ -1,8 +1,8 @@
 """Runs as event streams in any ASGI app. Each stream notices when its client disconnects.
 
-    @app.get("/runs/{run_id}/events")
-    async def read(run_id: str, request: Request, user: CurrentUser):
-        return events(await engine.open(run_id, owner=user), request)
+@app.get("/runs/{run_id}/events")
+async def read(run_id: str, request: Request, user: CurrentUser):
+    return events(await engine.open(run_id, owner=user), request)
 """
 
 from __future__ import annotations

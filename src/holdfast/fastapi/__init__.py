@@ -1,7 +1,7 @@
 """Routes about the runs of an engine, for FastAPI.
 
-    app = FastAPI(lifespan=engine.lifespan)
-    app.include_router(run_routes(engine, owner=current_user))
+app = FastAPI(lifespan=engine.lifespan)
+app.include_router(run_routes(engine, owner=current_user))
 """
 
 import inspect

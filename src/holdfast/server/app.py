@@ -379,8 +379,8 @@ def _lifespan(parts: Parts):  # type: ignore[no-untyped-def]
         measured = metrics_served(parts.metrics, parts.settings, parts.metrics_socket)
         async with parts.engine, peers_served(parts.engine, parts.settings, parts.peers_socket), measured:
             _begin_background(parts)
-            yield
-            await parts.end(parts.settings.drain)
+            async with parts.ended():
+                yield
             await parts.background.close()
             await parts.batches.close()
         with suppress(HoldfastError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 
 from ..compare.runs import Rounds
 from ..concurrency.background import Background
+from ..concurrency.signals import heard_at_signals
 from ..concurrency.tasks import OwnedTasks
 from ..engine.core import Core
 from ..evals.runner import BatchRunner
@@ -43,6 +45,9 @@ class Parts:
 
     second_factors: SecondFactors
     passkeys: Passkeys
+
+    hears_signals = True
+    """False if its ASGI server calls `end` itself, before it waits for open streams."""
 
     def __init__(
         self,
@@ -105,6 +110,20 @@ class Parts:
         if self.reloading is None:
             raise CannotReload
         return await self.reloading(self.settings)
+
+    @asynccontextmanager
+    async def ended(self) -> AsyncGenerator[None]:
+        """Shut down after the block, or at a signal: another ASGI server than ours would wait for open streams."""
+        ending: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            if not ending:
+                ending.append(asyncio.create_task(self.end(self.settings.drain)))
+
+        with heard_at_signals(begin) if self.hears_signals else nullcontext():
+            yield
+        begin()
+        await ending[0]
 
     async def end(self, drain: float) -> None:
         """Shut down: refuse new runs, let the others drain or settle, and end the streams.

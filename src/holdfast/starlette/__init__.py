@@ -1,6 +1,6 @@
 """Routes about the runs of an engine, for Starlette and every framework that can mount an ASGI app.
 
-    app = Starlette(routes=starlette_routes(engine, owner=current_user), lifespan=engine.lifespan)
+app = Starlette(routes=starlette_routes(engine, owner=current_user), lifespan=engine.lifespan)
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Public tools for tests: scripted sources, and the contracts of every store and every provider.
 
-    run = await engine.start(script("Hello", Pause(0.1), " world"))
+run = await engine.start(script("Hello", Pause(0.1), " world"))
 
-    @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
-    async def test_my_store(check):
-        await run_check(check, open_my_store)
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_my_store(check):
+    await run_check(check, open_my_store)
 
-    @pytest.mark.parametrize("check", PROVIDER_CHECKS, ids=lambda check: check.__name__)
-    async def test_my_provider(check):
-        await run_provider_check(check, open_my_upstream)
+@pytest.mark.parametrize("check", PROVIDER_CHECKS, ids=lambda check: check.__name__)
+async def test_my_provider(check):
+    await run_provider_check(check, open_my_upstream)
 """
 
 from __future__ import annotations
