@@ -62,19 +62,19 @@ urlpatterns = [path("sign-in", sign_in), path("counts", counting)]
 
 async def current_user(request: Request) -> str:
     """Return the id of the user whom Django's session names; "" is answered with 401."""
-    of_django = HttpRequest()
+    sent = HttpRequest()
     sessions = import_module(settings.SESSION_ENGINE)
-    of_django.session = sessions.SessionStore(request.cookies.get(settings.SESSION_COOKIE_NAME))
-    return str((await aget_user(of_django)).pk or "")
+    sent.session = sessions.SessionStore(request.cookies.get(settings.SESSION_COOKIE_NAME))
+    return str((await aget_user(sent)).pk or "")
 
 
 runs = Starlette(routes=starlette_routes(engine, owner=current_user), lifespan=engine.lifespan)
-of_django = get_asgi_application()
+project = get_asgi_application()
 
 
 async def app(scope, receive, send):
     is_ours = scope["type"] == "lifespan" or scope["path"].startswith("/runs")
-    await (runs if is_ours else of_django)(scope, receive, send)
+    await (runs if is_ours else project)(scope, receive, send)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ NOT_RUN = {
     "docs/cluster.md-4": "it needs Docker",
     "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does it",
     "docs/cluster.md-7": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
+    "docs/embedding-deploy.md-1": "it needs your app; tests/e2e/test_embedding_frameworks.py does the same",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
     "docs/privacy.md-1": "it needs an account; tests/acceptance/test_people_data.py does the same",

@@ -41,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 2000
     """Maximum number of runs that are active at once."""
     runs_per_owner: int | None = None
+    """The same for the runs of one owner."""
     queue: int = 32
     """Maximum number of queued runs in one session."""
     unsaved: int = 20_000
@@ -48,8 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: int = 200_000
     """Events held in memory for a run that is not stored."""
     recent: int = 500_000
-    """Events held in memory for all ended runs that are not stored, which can be replayed for a while. Each run counts
-    as some events more, and so do long texts."""
+    """Events held in memory for all ended runs that are not stored. A run counts as some more, as does long text."""
 
 
 class StopResult(NamedTuple):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from ..compare.feature import CompareFeature
+from ..concurrency.signals import heard_at_signals
 from ..concurrency.tasks import OwnedTasks
 from ..evals.feature import EvalsFeature
 from ..store import Store
@@ -83,6 +85,8 @@ class HoldfastServer:
         """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.tasks = OwnedTasks("the server")
         """Work of requests that continues after their responses."""
+        self.hears_signals = True
+        """False if its ASGI server calls `end` itself, before it waits for open streams."""
         self.features = self._features(base)
 
     def _features(self, base: Opened) -> list[Feature]:
@@ -134,8 +138,8 @@ class HoldfastServer:
         async with self.running.served(self.peers_socket), self.observe.served(settings, self.metrics_socket):
             for feature in features:
                 feature.begin(self.chores)
-            yield
-            await self.end(self.current.now.drain)
+            async with self.ended():
+                yield
             await self.chores.close()
         for feature in reversed(features):
             await feature.close()
@@ -143,6 +147,20 @@ class HoldfastServer:
         await self.store.close()
         if self.observers.traces is not None:
             await self.observers.traces.close()
+
+    @asynccontextmanager
+    async def ended(self) -> AsyncGenerator[None]:
+        """Shut down after the block, or at a signal: another ASGI server than ours would wait for open streams."""
+        ending: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            if not ending:
+                ending.append(asyncio.create_task(self.end(self.current.now.drain)))
+
+        with heard_at_signals(begin) if self.hears_signals else nullcontext():
+            yield
+        begin()
+        await ending[0]
 
     async def end(self, drain: float) -> None:
         """Shut down: refuse new runs, let the others drain or settle, and end the streams.

@@ -1,6 +1,6 @@
 """Scripted sources for tests.
 
-    run = await engine.start(script("Hello", Pause(0.1), " world"))
+run = await engine.start(script("Hello", Pause(0.1), " world"))
 
 The contracts of every store and every provider are in `holdfast_lab.contracts`.
 """

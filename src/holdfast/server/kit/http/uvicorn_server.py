@@ -71,6 +71,7 @@ class Server(uvicorn.Server):
         self._tls = tls
         self._public = public
         self._app = app
+        app.state.server.hears_signals = False  # `shutdown` ends it
         self._on_ready = on_ready
         self._takes_signals = takes_signals
         self._in_a_hurry = False
