@@ -110,8 +110,7 @@ class AccessEnded(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The account or key that has started this may do nothing any more, so no model is asked. "
-            "When it may again, start it again."
+            "The account or key that started this run has lost its access. Start the run again once access is restored."
         )
 
 
@@ -344,7 +343,7 @@ class SourceCancelled(SourceFailed):
     status = 500
 
     def __init__(self) -> None:
-        super().__init__("The source was cancelled by another part of the program.")
+        super().__init__("The generator's task was cancelled by other code. To end a run, call run.stop().")
 
 
 class ProviderError(SourceFailed):

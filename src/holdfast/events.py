@@ -164,7 +164,7 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
 
     error: ErrorInfo = ErrorInfo(
         code="server_died",
-        message="The server ended during this run. All text that was shown is saved.",
+        message="The server stopped unexpectedly during this run. All text that was shown is saved.",
         type=NOT_AGAIN,
         status=502,
     )

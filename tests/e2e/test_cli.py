@@ -850,7 +850,7 @@ async def test_a_port_that_is_taken_is_one_clear_line(alone):
 
     assert (1, "") == (shown.code, shown.out)
     assert re.fullmatch(
-        rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\. \(holdfast explain \w+\)\n", shown.err
+        rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\. \(holdfast explain port_in_use\)\n", shown.err
     )
 
 

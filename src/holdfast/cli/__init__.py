@@ -10,6 +10,13 @@ from .screen import guard
 
 click.Context.formatter_class = HelpText  # of every command
 
+SECTIONS = {
+    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "explain"),
+    "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
+    "Administer": ("user", "key", "secrets", "audit", "backup", "restore", "copy", "db"),
+    "Other": ("lab",),
+}
+"""The commands in the order of the help: what people use first comes first."""
 COMMANDS = {
     "serve": ("serve:serve", "Start the server."),
     "chat": ("chat.talk:chat", "Chat with a model."),
@@ -33,13 +40,13 @@ COMMANDS = {
     "reload": ("admin.reloading:reload_command", "Make the server read its changed settings file."),
     "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
-    "secrets": ("admin.sealing:secrets", "Rotate the key that encrypts stored secrets, or delete them if it is lost."),
+    "secrets": ("admin.sealing:secrets", "Manage the encryption of stored provider keys."),
     "audit": ("admin.audit:audit", "Export the audit log, and verify that nothing in it was changed or removed."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
-    "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
+    "copy": ("admin.copying:copy_command", "Copy everything between SQLite and PostgreSQL, to a store that is empty."),
     "restore": (
         "admin.backup:restore",
-        "Restore a file that `holdfast backup` wrote, into a data folder without a database.",
+        "Restore a backup into an empty data folder.",
     ),
     "db": ("admin.database:db", "Check, copy and migrate the database."),
 }
@@ -48,6 +55,7 @@ COMMANDS = {
 @click.group(
     cls=LazyGroup,
     commands_at=COMMANDS,
+    sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -62,9 +70,9 @@ def main(context: click.Context) -> None:
       holdfast chat                        chat; Ctrl-C stops an answer
       holdfast run "Why is the sky blue?"  one prompt, one answer
       git diff | holdfast run "Review this" -m openai/gpt-5
-      holdfast compare "Say hi" -m a -m b  several models side by side
+      holdfast compare "Say hi" -m scripted/echo -m scripted/think
       holdfast runs ls                     list runs: what failed, and why
-      holdfast runs tail RUN               follow a run of another client
+      holdfast runs tail RUN               follow a run, even of another client
       holdfast doctor                      check the installation
       holdfast explain upstream_auth       what an error code means
       holdfast top                         watch a running server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import gc
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,13 +34,19 @@ class HelpText(click.HelpFormatter):
 class LazyGroup(click.Group):
     """A group of commands in separate modules: for each name `module:command` and a description."""
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        commands_at: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, Sequence[str]],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._commands_at = commands_at
+        self._commands_at, self._sections = commands_at, sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which a new user needs them."""
-        return list(self._commands_at)
+        """Return the commands in the order of their sections."""
+        return [name for names in self._sections.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
@@ -61,9 +67,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the description of each command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, does) for name, (_, does) in self._commands_at.items()])
+        """Write the description of each command, by section."""
+        for title, names in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self._commands_at[name][1]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options with this prefix."""

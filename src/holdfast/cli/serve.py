@@ -61,7 +61,7 @@ class Start:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (127.0.0.1). On others clients need a key or an account.")
+@click.option("--host", help="Address to listen on (127.0.0.1). Anything but loopback requires an API key or accounts.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")
@@ -69,7 +69,7 @@ class Start:
 @click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
 @click.option("--local-model", type=click.Path(), help="GGUF file to use in place of the built-in demo model.")
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
-@click.option("--nodes", type=click.IntRange(1, 64), help="Processes that serve the port. Needs PostgreSQL.")
+@click.option("--nodes", type=click.IntRange(1, 64), help="Number of server processes. Requires --store.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @one_line_errors
 def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
@@ -108,7 +108,7 @@ def _check_encryption(settings: Settings) -> None:
                 logger.warning("%s. %s", check.what, check.advice)
     elif not is_loopback(settings.host):
         logger.warning(
-            "Listening on %s without TLS: everyone on the way can read keys and chats, and change them. Set tls_cert "
+            "Listening on %s without TLS: anyone on the network path can read and change keys and chats. Set tls_cert "
             "and tls_key, or let a proxy with TLS on this machine reach the server at 127.0.0.1.",
             settings.host,
         )

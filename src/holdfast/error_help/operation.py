@@ -168,6 +168,13 @@ START_ERRORS = (
         "Correct what the message names. `holdfast config check` checks everything at once.",
     ),
     ErrorHelp(
+        "port_in_use",
+        _START,
+        "another program listens on the port",
+        "Another server of Holdfast runs already, or another program has the port.",
+        "Use that server, stop the program (`ss -ltnp` names it), or choose another port with `--port`.",
+    ),
+    ErrorHelp(
         "data_folder_not_safe",
         _START,
         "another user could change the data folder",

@@ -150,7 +150,7 @@ MODEL_ERRORS = (
     ErrorHelp(
         "weights_missing",
         "502",
-        "the model's file does not exist, and could not be created",
+        "the model's file does not exist, and could not be downloaded",
         "The path in `model` is wrong, or `offline` forbids the download.",
         "Correct `model`, or allow the download once.",
     ),

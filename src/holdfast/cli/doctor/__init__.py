@@ -110,4 +110,7 @@ async def _check_what_runs(settings: Settings, set_in_page: set[str]) -> list[Ch
     finally:
         for provider in providers:
             await provider.close()
-    return [port, *(each.check for each in checked), *agents]
+    real = any(not provider.demo for provider in providers)
+    advice = "Set OPENAI_API_KEY or another key, or start Ollama: see docs/providers.md."
+    lacks = [] if real else [Check("note", "no real model, only demo models", advice)]
+    return [port, *(each.check for each in checked), *lacks, *agents]

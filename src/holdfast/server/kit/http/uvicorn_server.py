@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import socket
@@ -124,6 +125,12 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+class PortInUse(SettingsError):
+    """Another program listens on the port."""
+
+    code = "port_in_use"
+
+
 def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
     """Return the listening socket. Its connections end when a client has vanished.
 
@@ -140,7 +147,8 @@ def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
         sock.bind((settings.host, settings.port))
     except OSError as error:
         sock.close()
-        raise SettingsError(
+        kind = PortInUse if error.errno == errno.EADDRINUSE else SettingsError
+        raise kind(
             f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
             "Is another server running? Choose another port with --port."
         ) from error
