@@ -30,6 +30,9 @@ class Gone:
 
     is_lost, takes_more = True, False
 
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+
     def watch_loss(self, wake):
         return lambda: None
 
