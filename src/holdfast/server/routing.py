@@ -204,10 +204,10 @@ class Router:
     async def _audited(self, endpoint: Endpoint, request: Request) -> ASGIApp:
         return await self._parts.audit.noted(request, endpoint.audit, lambda: self._answer(endpoint, request))
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
+    def _answer(self, endpoint: Endpoint, request: Request) -> Awaitable[ASGIApp]:
         if request.scope["query_string"] and endpoint.is_own:
             _check_query(endpoint, request)
-        return await endpoint.handler(self._parts, request)
+        return endpoint.handler(self._parts, request)
 
     async def _refuse(self, endpoint: Endpoint, request: Request, refusal: NotAllowed) -> NoReturn:
         if endpoint.audit:

@@ -59,9 +59,9 @@ class AllowedStart(NamedTuple):
             ask=ask,
         )
 
-    async def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Run:
+    def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Awaitable[Run]:
         """Start the run, as `Starting.start` does."""
-        return await self.starting.start(record, input, idempotency=self.key, **how)
+        return self.starting.start(record, input, idempotency=self.key, **how)
 
 
 class Starting:

@@ -175,10 +175,11 @@ class HTTPUpstream:
         """
         if (refusal := self._refusals.of(body)) is not None:
             return refusal
+        head, is_repeatable = self._head(method, path, query, headers, len(body)), method != "POST"
         try:
-            response = await self._send(method, path, body, headers, query)
-        except ProviderError as error:
-            return error
+            response = await self._connections.send(head, body, is_repeatable=is_repeatable)
+        except (Broken, NotThere) as error:
+            return self._failure(error, is_repeatable=is_repeatable)
         is_readable = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
         if response.status == _OK and is_readable:
             return response
@@ -190,26 +191,22 @@ class HTTPUpstream:
             self._refusals.add(body, refused)
         return refused
 
-    def _send(
-        self, method: Method, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
-    ) -> Awaitable[Reply]:
-        head = self._head(method, path, query, headers, len(body))
-        return self._exchange(head, body, is_repeatable=method != "POST")
+    def _failure(self, error: Broken | NotThere, *, is_repeatable: bool) -> ProviderError:
+        """Return the error for a request without a response."""
+        failure = self._described(error, is_repeatable=is_repeatable)
+        failure.__cause__ = error
+        return failure
 
-    async def _exchange(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = True) -> Reply:
-        """Send a request and return the response. Raise a `ProviderError` that describes what failed."""
-        try:
-            return await self._connections.send(head, body, is_repeatable=is_repeatable)
-        except NotHTTP as error:
-            raise ProviderBroke(f"{self.name} answered with {error}.") from error
-        except Broken as error:
+    def _described(self, error: Broken | NotThere, *, is_repeatable: bool) -> ProviderError:
+        if isinstance(error, NotHTTP):
+            return ProviderBroke(f"{self.name} answered with {error}.")
+        if isinstance(error, Broken):
             advice = "" if is_repeatable else _NOT_RETRIED
-            raise ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}") from error
-        except NotThere as error:
-            message = f"{self.name} could not be reached: {error}.{_advice(error)}"
-            if isinstance(error, ProxyFailed) and error.is_final:
-                raise ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY) from error
-            raise ProviderUnreachable(message) from error
+            return ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}")
+        message = f"{self.name} could not be reached: {error}.{_advice(error)}"
+        if isinstance(error, ProxyFailed) and error.is_final:
+            return ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY)
+        return ProviderUnreachable(message)
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
         """Return the head of a request. The part that is the same for all requests to a path is cached."""
@@ -280,8 +277,9 @@ class HTTPUpstream:
             await asyncio.sleep(pause)
             try:
                 async with asyncio.timeout(_CANCEL_TIMEOUT):
-                    (await self._send(method, path, query=query)).close()
-            except (ProviderError, TimeoutError):
+                    head = self._head(method, path, query, None, 0)
+                    (await self._connections.send(head, is_repeatable=method != "POST")).close()
+            except (Broken, NotThere, TimeoutError):
                 pass  # it is unreachable, or cannot cancel: nothing more can be done
 
     async def get(self, path: str, limit: int, query: str = "") -> Any:
@@ -306,7 +304,10 @@ class HTTPUpstream:
     async def _get_redirected(self, url: str) -> Reply:
         """Return the response at a URL. Redirects are followed on the same origin only: no key is sent elsewhere."""
         for _ in range(_MAX_REDIRECTS):
-            response = await self._exchange(head_of("GET", url, self._headers))
+            try:
+                response = await self._connections.send(head_of("GET", url, self._headers), is_repeatable=True)
+            except (Broken, NotThere) as error:
+                raise self._failure(error, is_repeatable=True) from error
             if response.status not in REDIRECTS:
                 return response
             response.close()

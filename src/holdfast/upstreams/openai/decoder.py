@@ -21,7 +21,7 @@ import msgspec
 from ...errors import ProviderError
 from ...events import TRUNCATED, Finish, Notice, ProviderData, Text, Yielded
 from ..decoding import MAX_EVENT, loosely
-from ..http.decoder import DialectDecoder, is_error_object
+from ..http.decoder import NOT_STRICT, DialectDecoder, is_error_object
 from ..sse import ServerSentEvent, SSEDecoder
 from .chunks import (
     OLD_CALL,
@@ -122,7 +122,7 @@ class AnswerDecoder(DialectDecoder):
                         self._room -= len(text)
                         events.append(Text(text, plain.choice))
                     continue
-            super()._read(((kind, payload),), events)
+            self._take_frame(kind, payload, events)
             if self.over:
                 return
 
@@ -136,7 +136,10 @@ class AnswerDecoder(DialectDecoder):
             return
         if kind not in (b"", b"message") and not isinstance(loosely(payload), dict):
             return
-        chunk = self.decoded(payload, decode_chunk, ChatChunk, without_logprobs)
+        try:
+            chunk = decode_chunk(payload)
+        except NOT_STRICT:
+            chunk = self.decoded_loosely(payload, ChatChunk, without_logprobs)
         if self._halves is not None:
             self._plain.forget()
         if self._is_speaking and self._take_plain(chunk, payload, events):
@@ -195,7 +198,8 @@ class AnswerDecoder(DialectDecoder):
         if reasoning := delta.reasoning_content or delta.reasoning:
             self._take_thought(answer, reasoning, events)
         if isinstance(delta.content, str):
-            self._take_text(answer, delta.content, events, logprobs_of(logprobs))
+            if delta.content:
+                self._take_text(answer, delta.content, events, logprobs_of(logprobs))
         elif delta.content:
             self._take_parts(answer, delta.content, events)
         if delta.refusal:
@@ -219,10 +223,9 @@ class AnswerDecoder(DialectDecoder):
     def _take_text(
         self, answer: _Answer, text: str, events: list[Yielded], logprobs: Any = None, *, refusal: bool = False
     ) -> None:
-        if text:
-            answer.has_begun = answer.has_content = True
-            self._is_speaking = self._is_speaking or not refusal
-            self.say(text, events, 0, answer.index, refusal=refusal, logprobs=logprobs)
+        answer.has_begun = answer.has_content = True
+        self._is_speaking = self._is_speaking or not refusal
+        self.say(text, events, 0, answer.index, refusal=refusal, logprobs=logprobs)
 
     def _take_thought(self, answer: _Answer, text: str, events: list[Yielded]) -> None:
         answer.has_begun = True

@@ -112,7 +112,7 @@ class OpenAICompatible(HTTPProvider):
         """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
         choices = request.params.get("n")
         decoder = self._decoder(choices if isinstance(choices, int) else 1)
-        if self._is_named(request):
+        if self.attaches and request.name:
             await self._answer_by_name(request, self._ask, decoder, out)
         else:
             await self.upstream.answer(request, self._ask, decoder, out)
@@ -163,9 +163,6 @@ class OpenAICompatible(HTTPProvider):
                 pauses = () if decoder.began else _UNHEARD
                 self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
 
-    def _is_named(self, request: ChatRequest) -> bool:
-        return self.attaches and bool(request.name)
-
     def _decoder(self, choices: int = 1) -> AnswerDecoder:
         return AnswerDecoder(
             self.name,
@@ -182,7 +179,7 @@ class OpenAICompatible(HTTPProvider):
         if found := refusal(request.params, PARAMS, PASSED_ON):
             raise Unsupported(found.message, found.field)
         asks_for_usage = self._asks_for_usage
-        named = {"X-Conversation-Id": request.name} if self._is_named(request) else {}
+        named = {"X-Conversation-Id": request.name} if self.attaches and request.name else {}
         path = COMPLETIONS if COMPLETIONS in request.as_sent else self._path_of(request.model)
         answered = await self.upstream.ask(path, self._body(request, asks_for_usage), named)
         if asks_for_usage and isinstance(answered, Refused) and answered.is_about("stream_options"):
