@@ -243,8 +243,9 @@ class AnswerSplitter:
     def end(self, *, complete: bool = True) -> list[Any]:
         """Return what was held back of every choice. `complete` means that the source ended of its own accord."""
         out: list[Any] = []
-        for choice in [choice for choice, splitter in self._splitters.items() if splitter is not None]:
-            self._give_held(choice, out, complete=complete)
+        for choice in tuple(self._splitters):
+            if self._splitters[choice] is not None:
+                self._give_held(choice, out, complete=complete)
         return out
 
     def _take_text(self, event: Text, out: list[Any]) -> None:
@@ -276,8 +277,9 @@ class AnswerSplitter:
         out.append(item)
 
     def _next_answer(self, think: bool, out: list[Any]) -> None:
-        out += self.end()
-        self._splitters.clear()
+        if self._splitters:
+            out += self.end()
+            self._splitters.clear()
         self._think = think
 
     def _give_held(self, choice: int, out: list[Any], *, complete: bool) -> None:

@@ -164,9 +164,7 @@ class OutputTimes:
         self.first_at: float | None = None
 
     def note(self, segment: Segment, now: float) -> None:
-        """Note the time of a segment, up to the first with output."""
-        if self.first_at is not None:
-            return
+        """Note the time of a segment. Called up to the first with output."""
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now
