@@ -5,7 +5,8 @@
     python -m bench.instructions --keep DIR # leaves callgrind's files there, for callgrind_annotate
 
 Needs valgrind. Unlike seconds the counts hardly depend on the machine and its load: two runs differ by less than 1%.
-They leave out the kernel and cache misses. Python's hashes are not random, so that two versions can be compared.
+They leave out the kernel and cache misses, and what an idle server does in the same time. Python's hashes are not
+random, so that two versions can be compared.
 """
 
 from __future__ import annotations
@@ -14,28 +15,29 @@ import argparse
 import re
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.instruments import Failed, Upstream
 from bench.targets import Holdfast
 
-WARM_UP, COUNTED = 60, 200
-SHORT, LONG = 1, 201
 LOADS = {
-    "json": {"model": "json", "json": True, "expect": 1},
-    "stream": {"model": f"flat:{SHORT}", "expect": SHORT},
-    "chunk": {"model": f"paced:{LONG}:200", "expect": LONG},
+    "json": (200, {"model": "json", "json": True, "expect": 1}),
+    "stream": (200, {"model": "flat:1", "expect": 1}),
+    "chunks": (3, {"model": "paced:401:400", "expect": 401}),
 }
-"""What is counted: an answer without a stream, a stream of one chunk, and 201 chunks that come alone."""
+"""What is counted, how often: an answer without a stream, a stream of one chunk, and one of 401 that come alone."""
+IDLE = 5.0  # seconds
 
 
 class Counted(Holdfast):
-    """The server under callgrind, which counts only between `begin` and `end`."""
+    """The server under callgrind, which counts only between `on` and `off`."""
 
     name = "holdfast-counted"
     patience = 300
-    dump: Path
-    """What callgrind wrote of the last load."""
+    idle = 0.0
+    """Instructions of an idle server in a second."""
 
     @classmethod
     def missing(cls) -> str | None:
@@ -48,22 +50,32 @@ class Counted(Holdfast):
     def environment(self) -> dict[str, str]:
         return super().environment() | {"PYTHONHASHSEED": "0"}
 
-    def control(self, *what: str) -> None:
-        subprocess.run(["callgrind_control", *what, str(self.pid)], check=True, capture_output=True)
+    def count(self, work: Callable[[], object]) -> float:
+        """Instructions during some work, without those of an idle server."""
+        self._control("-i", "on")
+        self._control("-z")
+        began = time.monotonic()
+        work()
+        seconds = time.monotonic() - began
+        self._control("-d")
+        self._control("-i", "off")
+        return total_of(self.dump()) - self.idle * seconds
 
-    def count(self, requests: int, **load: object) -> float:
+    def count_load(self, requests: int, load: dict[str, object]) -> float:
         """Instructions for each of so many requests, one after the other."""
-        self.load(streams=1, requests=WARM_UP, timeout=120, **load)
-        self.control("-i", "on")
-        self.control("-z")
-        seen = self.load(streams=1, requests=requests, timeout=120, **load)
-        self.control("-d")
-        self.control("-i", "off")
+        self.load(streams=1, requests=requests // 3, timeout=120, **load)
+        seen: dict[str, int] = {}
+        total = self.count(lambda: seen.update(self.load(streams=1, requests=requests, timeout=120, **load)))
         if seen["answered"] != requests:
-            raise Failed(f"{seen['answers']} of {requests} answers were whole")
-        newest = max(self.folder.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
-        self.dump = newest
-        return total_of(newest) / requests
+            raise Failed(f"{seen['answered']} of {requests} answers were whole")
+        return total / requests
+
+    def dump(self) -> Path:
+        """What callgrind wrote last."""
+        return max(self.folder.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
+
+    def _control(self, *what: str) -> None:
+        subprocess.run(["callgrind_control", *what, str(self.pid)], check=True, capture_output=True)
 
 
 def total_of(path: Path) -> int:
@@ -78,13 +90,15 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     upstream = Upstream()
-    server = Counted(upstream.port, [str(load["model"]) for load in LOADS.values()])
+    server = Counted(upstream.port, ["bench", *(str(load["model"]) for _, load in LOADS.values())])
     try:
+        server.count_load(*LOADS["json"])  # what is made once is made
+        server.idle = server.count(lambda: time.sleep(IDLE)) / IDLE
+        print(f"idle     {server.idle:12,.0f} in a second", flush=True)
         for what in options.what:
-            each = server.count(COUNTED if what != "chunk" else 3, **LOADS[what])
-            print(f"{what:8} {each:12,.0f}", flush=True)
+            print(f"{what:8} {server.count_load(*LOADS[what]):12,.0f}", flush=True)
             if options.keep:
-                shutil.copy(server.dump, options.keep / f"callgrind.{what}")
+                shutil.copy(server.dump(), options.keep / f"callgrind.{what}")
     finally:
         server.stop()
         upstream.stop()
