@@ -39,6 +39,9 @@ class Gone:
     def abort(self):
         pass
 
+    def whole_body(self, receive):
+        return None
+
     def reply(self, *asked):
         return False
 

@@ -38,6 +38,10 @@ class ClientConnection(Protocol):
         """Close it now."""
         ...
 
+    def whole_body(self, receive: Receive) -> bytes | None:
+        """Return the body of the request, once, if all of it has arrived. None: use `receive`."""
+        ...
+
     def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
         """Send a whole response now. False if `send` must be used."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from ..concurrency.background import Background
@@ -25,7 +26,7 @@ class Pumps(InProgress[Pump]):
     """The queued and running runs of this engine, by id and by session."""
 
     def __init__(self) -> None:
-        super().__init__(lambda pump: pump.run.record.session_id)
+        super().__init__(attrgetter("run.record.session_id"))
 
     def running(self) -> list[Pump]:
         """Return the runs that have started and are not settled."""
