@@ -149,7 +149,7 @@ class RequestClient:
             if not over.done() and ((is_true := condition()) or ends):
                 over.set_result(is_true)
 
-        self.on_leaving(partial(check, True))
+        self._wakers.append(partial(check, True))
         unwatch = watch(check)
         timer = None if timeout is None else loop.call_later(timeout, check, True)
         try:

@@ -136,7 +136,8 @@ class Reply:
         self._size += len(data)
         if self._size > _BUFFERED and self._connection is not None:
             self._connection.pause()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def stop_pouring(self) -> None:
         """Buffer what follows, and wake the task in `pour`: its sink takes no more."""
@@ -147,7 +148,8 @@ class Reply:
         """Note the end of the body."""
         self._connection = None
         self.is_whole, self._error = error is None, error
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -368,7 +370,8 @@ class Connection(asyncio.Protocol):
             return
         self._head = None
         reply.end()
-        if self._parser.should_keep_alive() and self.is_open:
+        transport = self._transport
+        if self._parser.should_keep_alive() and transport is not None and not transport.is_closing():
             self._was_used_before = True
             if self._is_paused:
                 self.resume()

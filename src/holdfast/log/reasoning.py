@@ -227,6 +227,8 @@ class AnswerSplitter:
                 self._take_text(item, out)  # type: ignore[arg-type]
             elif kind in _PLAIN:
                 out.append(item)
+            elif kind is AnswerBegins:
+                self._next_answer(item.think, out)  # type: ignore[union-attr]
             elif isinstance(item, str):
                 self._take_text(Text(item), out)
             else:
@@ -265,9 +267,6 @@ class AnswerSplitter:
 
     def _take_mark(self, item: Yielded, out: list[Any]) -> None:
         """Take an item that is not text, and may end an answer or stand between two."""
-        if isinstance(item, AnswerBegins):
-            self._next_answer(item.think, out)
-            return
         if isinstance(item, Finish):
             out += self.ended(item)
         elif isinstance(item, ToolCall):

@@ -157,11 +157,8 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 class OutputTimes:
     """When the first step of an agent began, and when the first output of a run came."""
 
-    __slots__ = ("asked_at", "first_at")
-
-    def __init__(self) -> None:
-        self.asked_at: float | None = None
-        self.first_at: float | None = None
+    asked_at: float | None = None
+    first_at: float | None = None
 
     def note(self, segment: Segment, now: float) -> None:
         """Note the time of a segment. Called up to the first with output."""

@@ -259,7 +259,8 @@ class Providers:
         """Release providers."""
         for provider in used:
             self._users[id(provider)] -= 1
-            self._close_unused(provider)
+            if provider not in self.all:
+                self._close_unused(provider)
 
     def _close_unused(self, provider: Provider) -> None:
         if provider not in self.all and not self._users.get(id(provider)):

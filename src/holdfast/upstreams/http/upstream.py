@@ -129,7 +129,9 @@ class HTTPUpstream:
         """Send a request, and emit the events of each read together. Raise `ProviderError` for an incomplete answer."""
         if request.messages:
             out.emit([Usage(estimate_tokens(request.messages), 0, "estimated")])
-        response = await _ask_with_retries(request, ask, out)
+        deadline = time.monotonic() + request.patience
+        asked = await ask(request)
+        response = await _retried(asked, deadline, request, ask, out) if isinstance(asked, ProviderError) else asked
         try:
             self._open.add(response)
             if "content-encoding" in response.headers and _encoding(response):
@@ -338,16 +340,18 @@ class HTTPUpstream:
         self._connections.close()
 
 
-async def _ask_with_retries(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
-    """Send a request, with retries while `_pause_after` allows them."""
-    deadline, backoff = time.monotonic() + request.patience, None
-    while isinstance(result := await ask(request), ProviderError):
-        backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+async def _retried(
+    result: Asked, deadline: float, request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet
+) -> Reply:
+    """Send a request again after a failure, while `_pause_after` allows it."""
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+    while isinstance(result, ProviderError):
         pause = _pause_after(result, backoff, deadline)
         if pause is None or (request.client_repeats and result.info().may_pass):
             raise result
         out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {result}")])
         await asyncio.sleep(pause)
+        result = await ask(request)
     return result
 
 
