@@ -578,7 +578,7 @@ class _FinishBeforeItsWords(Pump):
 )
 class _EndNotedAfterTheClose(Pump):
     def end(self, cause: StopIntent | HoldfastError) -> bool:
-        if not self.log.sealed and self.is_reading:
+        if not self.log.sealed and self.task is not None and not self.task.done():
             self.intake = Intake()
         return super().end(cause)
 

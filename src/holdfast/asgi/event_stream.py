@@ -116,10 +116,10 @@ class EventStream(Response):
         """Send everything. False if the client left before the end."""
         client.on_leaving(partial(self._client_left, client))
         unwatch, unwatch_closing = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
-        loop = asyncio.get_running_loop()
-        self._time = loop.time  # cached: a lookup of the loop costs a system call
+        loop = client.loop
+        self._time = loop.time  # cached, as it is called for each frame
         self._last_sent = self._time()
-        self._timer = loop.call_later(self._heartbeat / 2, self._check_heartbeat, scope)
+        self._timer = loop.call_later(self._heartbeat / 2, self._check_heartbeat, scope, loop)
         self._closing.streams[self] = None
         try:
             self._connection = connection = scope.get(CONNECTION)
@@ -182,7 +182,7 @@ class EventStream(Response):
                 return self._farewell
             else:
                 if isinstance(frames, RunFrames):
-                    frames.connection = self._connection
+                    frames.connection, frames.time = self._connection, self._time
                 await self._wake.wait()
                 if isinstance(frames, RunFrames):
                     frames.connection = None
@@ -249,9 +249,8 @@ class EventStream(Response):
         last_sent = max(self._last_sent, frames.sent_at) if isinstance(frames, RunFrames) else self._last_sent
         return last_sent + self._heartbeat * 0.9
 
-    def _check_heartbeat(self, scope: Scope) -> None:
+    def _check_heartbeat(self, scope: Scope, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the stream for its heartbeat; cut off a client that never reads."""
-        loop = asyncio.get_running_loop()
         if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
             connection: ClientConnection | None = scope.get(CONNECTION)
             if connection is not None:
@@ -262,7 +261,7 @@ class EventStream(Response):
             self._wake.set()
         else:
             pause = min(pause, self._quiet_at() - loop.time())
-        self._timer = loop.call_later(pause, self._check_heartbeat, scope)
+        self._timer = loop.call_later(pause, self._check_heartbeat, scope, loop)
 
 
 async def _cut_off(connection: ClientConnection) -> None:

@@ -33,8 +33,8 @@ _SLICE = 512  # maximum events in one read, so that a long replay never blocks t
 _BATCH = 128  # events that are packed, and whose texts are joined, at once
 _A_FEW = 16  # up to so many events are handled one by one, and segments of an ended log stay unpacked
 _kind_of = attrgetter("kind")
-_SHORT = frozenset({RunStarted, Usage, Settled})
-"""Events of every run that have no text."""
+_WITHOUT_SIZE = frozenset({RunStarted, Settled})
+"""Events of every run that have no output."""
 
 
 WORDLESS = frozenset({RunStarted, Notice, LegStarted, StepStarted, Usage, Settled})
@@ -290,8 +290,10 @@ class Log:
                 (texts if segment.kind is Text else thoughts).append(text := joined_texts(segment))
                 self._meter.text += len(text)
             for event in segment.others:
+                if type(event) in _WITHOUT_SIZE:
+                    continue
                 self._meter.hear(event)
-                if type(event) in _SHORT:
+                if type(event) is Usage:
                     continue
                 if type(event) is Text and not event.choice:
                     texts.append(event.text)

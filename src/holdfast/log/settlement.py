@@ -50,13 +50,13 @@ def judge(
     It follows from the error that the source raised, else from its `Finish`, else from `cause`. It can always be
     stored. The log's text is not checked again: it can be stored already, and may be long.
     """
-    is_whole = intake.error is None and intake.final_finish is not None
-    usage = usage_so_far(log, intake.input_tokens, is_whole=is_whole)
+    finish = intake.final_finish if intake.error is None else None
+    usage = usage_so_far(log, intake.input_tokens, is_whole=finish is not None)
     fields: dict[str, Any] = {"usage": usage, "answered_by": log.answered_by, "legs": legs_of(log, usage)}
     error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
-    if intake.error is None and (finish := intake.final_finish) is not None:
-        ending = _by_finish(finish, fields, NoAnswer() if _lacks_answer(log, intake) else None)
+    if finish is not None:
+        ending = _by_finish(finish, fields, NoAnswer() if intake.is_owed and _is_silent(log, intake) else None)
     elif intake.error is None and isinstance(cause, StopIntent):
         ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(survivors)))
     elif isinstance(error, BudgetSpent):
@@ -101,10 +101,9 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     return with_estimate(counted, 0 if is_counted else input_tokens, uncounted)
 
 
-def _lacks_answer(log: Log, intake: Intake) -> bool:
-    """Return whether an answer was promised and none came, neither here nor on a node that had the run before."""
-    is_silent = not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
-    return intake.is_owed and is_silent
+def _is_silent(log: Log, intake: Intake) -> bool:
+    """Return whether no answer came, neither here nor on a node that had the run before."""
+    return not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
 
 
 def _by_finish(

@@ -85,10 +85,9 @@ class Keeper:
 
     def _with_cost(self, pump: Pump, settlement: AnySettlement) -> AnySettlement:
         cost = self.shared.cost(pump.run.record, settlement)
-        usage = settlement.usage
         if cost is None:
             return settlement
-        return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(usage, cost=cost))
+        return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(settlement.usage, cost=cost))
 
     async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
         """Store the settlement, and return the one that the store has. None if another node owns the run.

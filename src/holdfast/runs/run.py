@@ -104,7 +104,7 @@ class Run:
         """Its times, once it has settled in this process."""
         self.rendering: Render | None = None
         """Renders its events once for all readers at the same position. Set by the first reader."""
-        self._done = asyncio.Event()
+        self._done: asyncio.Event | None = None  # once somebody waits for the settlement
         self._has_client = False
         # until it has ended on this node
         self.live: Live | None = None
@@ -115,8 +115,6 @@ class Run:
         """Returns True while the source is expected to be silent, such as while a tool runs: no idle limit applies."""
         self.survivors: list[str] = []
         """Processes and threads that outlived a stop, as the source reports them. Copied into the stop's receipt."""
-        if record.settlement is not None:
-            self._done.set()
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.status}, {self.seq} events>"
@@ -185,7 +183,8 @@ class Run:
         """Wait until the run has ended, and return its settlement."""
         if self.settlement is None and isinstance(self.log, StoredLog):
             await self.engine.learn(self)  # it runs in another process, or in none
-        else:
+        elif self.settlement is None:
+            self._done = self._done or asyncio.Event()
             await self._done.wait()
         assert self.settlement is not None
         return self.settlement
@@ -205,7 +204,8 @@ class Run:
             elif not self.log.closed:
                 self.log.close(Settled(settlement))
         self.live = None
-        self._done.set()
+        if self._done is not None:
+            self._done.set()
 
 
 async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:

@@ -89,7 +89,7 @@ class ChatSources:
         await self._ask(record, name, request, out, by_grant=by_grant)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
-        ask = model_ask(record.ask)
+        ask, has_time = model_ask(record.ask), _has_time(record)
         return ChatRequest(
             model=model,
             messages=await self.messages(record),
@@ -97,8 +97,8 @@ class ChatSources:
             own=ask.own,
             name=record.id if _can_be_found_again(record) else "",
             goes_on=record.message_id is not None and record.message_id == record.parent_id,
-            patience=self._patience if _has_time(record) else QUICK,
-            client_repeats=not _has_time(record),
+            patience=self._patience if has_time else QUICK,
+            client_repeats=not has_time,
         )
 
     async def _ask(

@@ -56,18 +56,19 @@ class AllowedStart(NamedTuple):
 
     def record(self, ask: Ask, *, kind: str = "chat", **fields: Any) -> RunRecord:
         """Return the record of the run: the caller's, unless the fields name another owner."""
+        name = self.model.found.name
         return RunRecord(
             **{"id": new_id("run"), "owner": self.caller.owner, "message_id": new_id("msg"), **fields},
-            model=self.model.name,
+            model=name,
             asked=self.model.asked,
-            kind=self.starting.kind_of(self.model.name, kind),
+            kind=self.starting.kind_of(name, kind),
             payer=self.payer,
             ask=ask if self.on_break is None else msgspec.structs.replace(ask, on_break=self.on_break),
         )
 
-    async def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Run:
+    def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Awaitable[Run]:
         """Start the run, as `Starting.start` does."""
-        return await self.starting.start(record, input, idempotency=self.key, **how)
+        return self.starting.start(record, input, idempotency=self.key, **how)
 
 
 class Starting:
