@@ -30,8 +30,7 @@ class Recent:
 
     def get(self, run_id: str) -> Run | None:
         """Return a run that is still kept."""
-        entry = self._runs.get(run_id)
-        return entry[0] if entry is not None else None
+        return self._runs[run_id][0] if run_id in self._runs else None
 
     def all(self) -> list[Run]:
         """Return all runs that are still kept."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from ..compare.feature import CompareFeature
-from ..concurrency.signals import heard_at_signals
 from ..concurrency.tasks import OwnedTasks
 from ..evals.feature import EvalsFeature
 from ..store import Store
@@ -36,7 +34,7 @@ from .kit.feature import Feature, endpoints_of
 from .kit.openapi import Description
 from .kit.routing import CallChecks, Router
 from .live.provider_factory import NEAR
-from .opening import Opened, open_server
+from .opening import Opened, open_server, until_end
 
 
 def create_app(
@@ -138,7 +136,7 @@ class HoldfastServer:
         async with self.running.served(self.peers_socket), self.observe.served(settings, self.metrics_socket):
             for feature in features:
                 feature.begin(self.chores)
-            async with self.ended():
+            async with until_end(lambda: self.end(self.current.now.drain), hears_signals=self.hears_signals):
                 yield
             await self.chores.close()
         for feature in reversed(features):
@@ -147,20 +145,6 @@ class HoldfastServer:
         await self.store.close()
         if self.observers.traces is not None:
             await self.observers.traces.close()
-
-    @asynccontextmanager
-    async def ended(self) -> AsyncGenerator[None]:
-        """Shut down after the block, or at a signal: another ASGI server than ours would wait for open streams."""
-        ending: list[asyncio.Task[None]] = []
-
-        def begin() -> None:
-            if not ending:
-                ending.append(asyncio.create_task(self.end(self.current.now.drain)))
-
-        with heard_at_signals(begin) if self.hears_signals else nullcontext():
-            yield
-        begin()
-        await ending[0]
 
     async def end(self, drain: float) -> None:
         """Shut down: refuse new runs, let the others drain or settle, and end the streams.

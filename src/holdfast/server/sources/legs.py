@@ -200,7 +200,7 @@ class Legs:
         if (how := how_to_continue(found, request, self._written.text)) is None:
             raise ProviderBroke("The answer cannot be continued.")
         self._written.legs += 1
-        await self._go_on(found, request, continued(request, how, self._written), how, reason)
+        await self._go_on(found, request, further_request(request, how, self._written), how, reason)
 
     async def _go_on(
         self, found: FoundModel, first: ChatRequest, request: ChatRequest, how: LegHow | None, reason: str
@@ -220,7 +220,7 @@ class Legs:
                 return
             found, how = following
             reason = _code_of(error)
-            request = continued(msgspec.structs.replace(first, model=found.model), how, self._written)
+            request = further_request(msgspec.structs.replace(first, model=found.model), how, self._written)
 
     async def _leg(self, found: FoundModel, request: ChatRequest, outlet: LegOutlet) -> HoldfastError | None:
         """Let a model answer. Return the error with which its answer has broken off."""
@@ -306,7 +306,7 @@ def how_to_continue(found: FoundModel, request: ChatRequest, text: str) -> LegHo
     return None if _wants_json(request) else "turn"
 
 
-def continued(request: ChatRequest, how: LegHow | None, written: Written) -> ChatRequest:
+def further_request(request: ChatRequest, how: LegHow | None, written: Written) -> ChatRequest:
     """Return the request for a further leg."""
     if how in (None, "anew"):
         return request
@@ -329,8 +329,10 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 def _wants_json(request: ChatRequest) -> bool:
     """Return whether the answer is JSON, which cannot begin with words that are repeated."""
-    wanted = request.params.get("response_format")
-    return isinstance(wanted, dict) and wanted.get("type") not in (None, "text")
+    match request.params:
+        case {"response_format": {"type": str(kind)}}:
+            return kind != "text"
+    return False
 
 
 def _blames_the_request(error: HoldfastError | None) -> bool:
