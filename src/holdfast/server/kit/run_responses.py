@@ -41,6 +41,18 @@ HOLD = 4.5
 
 A client or a proxy that gets no head gives up; one that reads a stream waits."""
 
+RUN_ANSWERS = {
+    400: "bad input",
+    404: "no such model",
+    406: "the upstream failed after output",
+    413: "too large",
+    429: "too many runs",
+    502: "the upstream failed",
+    503: "the server is ending",
+    504: "the upstream was silent",
+}
+"""The statuses of calls that start a run, besides those of success. A call replaces and adds what it has of its own."""
+
 Refuse = Callable[[Run, "Failed | Interrupted"], ASGIApp]
 
 

@@ -30,7 +30,7 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import NoContent, json_of
 from ...kit.request import Bodies, check_name, convert, decode_object, idempotency
-from ...kit.run_responses import Answers, answer_headers, so_far
+from ...kit.run_responses import RUN_ANSWERS, Answers, answer_headers, so_far
 from ...starting.starting import Starting
 from ..sessions.run_json import RunViews
 from ..sessions.runs import stop_within
@@ -92,14 +92,10 @@ class AiSdk(Feature):
         takes=UIChat,
         answers={
             200: "the parts of the answer",
-            400: "bad input",
-            404: "no such model",
+            **RUN_ANSWERS,
             406: "the upstream failed after output, in Ollama's words",
             409: "busy, or a stale view",
-            413: "too large",
-            429: "too many runs",
             502: "the upstream failed, in Ollama's words",
-            503: "the server is ending",
             504: "the upstream was silent, in Ollama's words",
         },
         streams=True,

@@ -18,7 +18,7 @@ from ....runs.run import Run
 from ....wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks
 from ...kit.feature import Endpoint, Feature
 from ...kit.request import Bodies, convert, decode_object, idempotency
-from ...kit.run_responses import Answers, WholeAnswer, gathered
+from ...kit.run_responses import RUN_ANSWERS, Answers, WholeAnswer, gathered
 from ...live.live_settings import Configured
 from ...starting.starting import AllowedStart, Starting
 from .openai_chat import StreamOptions, failure
@@ -54,17 +54,7 @@ class TextCompletions(Feature):
         "/v1/completions",
         who=CHAT,
         takes=CompletionBody,
-        answers={
-            200: "a completion, or its chunks",
-            400: "bad input",
-            404: "no such model",
-            406: "the upstream failed after output",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
-        },
+        answers={200: "a completion, or its chunks", **RUN_ANSWERS},
         streams=True,
     )
     async def complete_prompt(self, request: Request) -> ASGIApp:

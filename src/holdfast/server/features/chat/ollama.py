@@ -39,6 +39,7 @@ from ...kit.feature import Endpoint, Feature, Handling
 from ...kit.http.errors import Json, json_of, retry_headers
 from ...kit.request import Bodies, convert, decode, decode_object, idempotency
 from ...kit.run_responses import (
+    RUN_ANSWERS,
     Answers,
     WholeAnswer,
     answer_headers,
@@ -133,17 +134,7 @@ class OllamaApi(Feature):
         "/api/generate",
         who=CHAT,
         takes=OllamaBody,
-        answers={
-            200: "an answer, or its lines",
-            400: "bad input",
-            404: "no such model",
-            406: "the upstream failed after output",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
-        },
+        answers={200: "an answer, or its lines", **RUN_ANSWERS},
         streams=True,
         ollama=True,
     )

@@ -31,6 +31,7 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import error_answer
 from ...kit.request import Bodies, check_name, convert, decode_object, header, idempotency
 from ...kit.run_responses import (
+    RUN_ANSWERS,
     Answers,
     WholeAnswer,
     failed_headers,
@@ -194,15 +195,8 @@ class ChatCompletions(Feature):
         answers={
             200: "a completion, or its chunks",
             202: "a run in the background",
-            400: "bad input",
-            404: "no such model",
-            406: "the upstream failed after output",
+            **RUN_ANSWERS,
             409: "the session is busy",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
         },
         streams=True,
     )

@@ -34,7 +34,7 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, json_of
 from ...kit.request import Bodies, convert, decode_object, idempotency, whole_number
-from ...kit.run_responses import Answers, WholeAnswer, answer_headers, gathered
+from ...kit.run_responses import RUN_ANSWERS, Answers, WholeAnswer, answer_headers, gathered
 from ...live.live_settings import Configured
 from ...sources.response_chains import ResponseNotFound, conversation, resolved, stored_ask
 from ...sources.stored_conversations import check_fits
@@ -89,15 +89,9 @@ class ResponsesApi(Feature):
         takes=ResponseBody,
         answers={
             200: "a response, or its events",
-            400: "bad input",
+            **RUN_ANSWERS,
             404: "no such model, or no such response to follow",
-            406: "the upstream failed after output",
             409: "the response to follow has not ended",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
         },
         streams=True,
     )
@@ -198,15 +192,10 @@ class ResponsesApi(Feature):
         takes=ResponseBody,
         answers={
             200: "the conversation as one item",
-            400: "bad input",
+            **RUN_ANSWERS,
             404: "no such model, or no such response to follow",
             406: "the summary is incomplete",
             409: "the response to follow has not ended",
-            413: "too large",
-            429: "too many runs",
-            502: "the upstream failed",
-            503: "the server is ending",
-            504: "the upstream was silent",
         },
     )
     async def compact_response(self, request: Request) -> ASGIApp:

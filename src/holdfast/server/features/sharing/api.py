@@ -176,7 +176,10 @@ class SharesApi(Feature):
         raise MessageNotFound(last_id)
 
     def _end(self, body: NewShare) -> float | None:
-        """Return when a share ends. A link has no end only by request; a group has it until it is revoked."""
+        """Return when a share ends.
+
+        Who wants a link without an end says so; a group has the share until it is revoked.
+        """
         lasts = body.expires_in
         if lasts is UNSET:
             lasts = None if body.group else self._settings.link_days * 86400
