@@ -208,6 +208,25 @@ async def test_a_price_of_nothing_is_free_and_may_be_that_of_all_models_of_a_pro
     assert ([200, 200, 200], 0) == (answers, left)
 
 
+async def used(client: Client) -> list[dict[str, Any]]:
+    """The usage by model, as soon as there is some: without a budget it is written a moment later."""
+    async with asyncio.timeout(LONG):
+        while True:
+            if rows := (await (await client.get("/api/usage?by=model")).json())["usage"]:
+                return list(rows)
+            await asyncio.sleep(0.02)
+
+
+@requirement("budget.price")
+async def test_what_a_comparison_has_cost_is_in_the_usage_without_a_budget_too(world):
+    """It was counted with its tokens and no cost: the bill of whoever compares had no money in it."""
+    client = await world.key({})
+    await ask(client, "/api/comparisons", "dear")
+    usage = await used(client)
+
+    assert [("up/dear", COST)] == [(row["model"], row["cost"]) for row in usage]
+
+
 @requirement("budget.count")
 @pytest.mark.parametrize("blind", [False, True])
 async def test_what_was_used_yesterday_stops_no_comparison_of_today(blind):

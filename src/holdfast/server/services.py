@@ -125,11 +125,10 @@ def prices_of(settings: Settings) -> Prices:
 
 
 def costs_of(settings: Settings) -> Cost:
-    """Return the function for the cost of a run. A pane of a comparison has none: it would reveal its model."""
+    """Return the function for the cost of a run. A pane that hides its model has none, which would reveal it."""
     prices = prices_of(settings)
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        price = None if record.kind == "pane" else prices.of(settlement.answered_by or record.model)
-        return cost(price, settlement.usage)
+        return cost(prices.of(settlement.answered_by or record.model), settlement.usage)
 
     return cost_of_run
