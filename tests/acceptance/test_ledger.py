@@ -227,6 +227,26 @@ async def test_what_a_comparison_has_cost_is_in_the_usage_without_a_budget_too(w
     assert [("up/dear", COST)] == [(row["model"], row["cost"]) for row in usage]
 
 
+@requirement("budget.price", "cmp.blind")
+@pytest.mark.parametrize("budget", [{"cost_per_day": 1000}, {}], ids=["budget", "no budget"])
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+async def test_a_blind_comparison_costs_what_its_models_count_and_does_not_tell_which_is_which(order, budget):
+    """Its runs show an estimate only, which has no word of what a model has thought: the rest was free. The usage has
+    one sum, because a cost names its model."""
+    half = Price(input=5e5, output=5e6)
+    async with serving({"up/dear": PRICE, "up/dear:latest": half}) as world:
+        client = await world.key(budget)
+        body = {"models": ["up/dear", "up/dear:latest"], "prompt": "Hi", "blind": True, "order": order}
+        compared = await client.post("/api/comparisons", body)
+        panes = (await compared.json())["panes"]
+        left = (await (await client.get("/api/budget")).json())["remaining_cost"]
+        usage = await used(client)
+
+    assert [None, None] == [pane["model"] for pane in panes]
+    assert left == (1000 - COST * 1.5 if budget else None)
+    assert [{"model": "blind", "runs": 2, "input_tokens": 14, "output_tokens": 10, "cost": COST * 1.5}] == usage
+
+
 @requirement("budget.count")
 @pytest.mark.parametrize("blind", [False, True])
 async def test_what_was_used_yesterday_stops_no_comparison_of_today(blind):
