@@ -209,6 +209,8 @@ class Round(JobWork):
             lifetime="attached",
             ask=PaneAsk(params=kept.params, comparison_id=kept.id),
             payer=kept.payer,
+            created_at=rounds.engine.now(),  # for its source, which counts it for the budgets of this day
+            node_id=rounds.engine.node_id,
         )
         self._places.give_back()  # the start takes the place again at once
         source = rounds.sources.of(record, report)

@@ -112,11 +112,9 @@ def prices_of(settings: Settings) -> Prices:
 
 
 def costs_of(prices: Prices) -> Cost:
-    """Return the function for the cost of a run. A pane of a comparison has none: it would reveal its model."""
+    """Return the function for the cost of a run. A pane that hides its model has none, which would reveal it."""
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        if record.kind == "pane":
-            return None
         if not settlement.legs:
             return cost(prices.of(settlement.answered_by or record.model), settlement.usage)
         costs = [cost(prices.of(leg.model), leg.usage) for leg in settlement.legs]

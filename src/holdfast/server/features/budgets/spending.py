@@ -23,7 +23,7 @@ from ....pricing import Prices, cost
 from ....runs.run import Run
 from ....runs.shared import Clock
 from ....store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
-from ....store.semantics import added_charge, charge_of
+from ....store.semantics import added_charge, charge_of, charged_model
 from ..accounts.owners import Owners
 from .caps import budgets_of, caps_of, in_words
 
@@ -95,9 +95,13 @@ class Spending:
         """Return the source of a run; if it counts for a budget, one that is measured."""
         return partial(self._measure, run.record, run.record.model, source, None) if _counts(run.record) else source
 
-    def metered_pane(self, record: RunRecord, model: ModelName, source: Source) -> Source:
-        """Return the source of a pane, whose record may hide its model."""
-        return partial(self._measure, record, model, source, None) if _counts(record) else source
+    def metered_pane(
+        self, record: RunRecord, model: ModelName, source: Source, hidden: Callable[[], Usage | None] | None
+    ) -> Source:
+        """Return the source of a pane. If it is blind, its record hides the model, and its events what was counted."""
+        if hidden is None and not _counts(record):
+            return source
+        return partial(self._measure, record, model, source, None, hidden=hidden)
 
     def metered_again(self, again: Again) -> Again:
         """Return the function that resumes runs, which are measured again from what they had used."""
@@ -111,7 +115,13 @@ class Spending:
         return resumed
 
     async def _measure(
-        self, record: RunRecord, model: ModelName, source: Source, used: Usage | None, out: Outlet
+        self,
+        record: RunRecord,
+        model: ModelName,
+        source: Source,
+        used: Usage | None,
+        out: Outlet,
+        hidden: Callable[[], Usage | None] | None = None,
     ) -> None:
         caps = caps_of(await self._budgets(record), record.created_at)
         meter = RunMeter(self, charge_at_start(record), caps, self._prices, model, used)
@@ -120,6 +130,8 @@ class Spending:
             await source(outlet)
         else:
             await push_all(source, outlet)
+        if hidden is not None and (counted := hidden()) is not None:
+            meter.hear([counted])
         await meter.report()
 
     # drawing
@@ -312,7 +324,7 @@ def charge_at_start(record: RunRecord) -> Charge:
     return Charge(
         id=record.id,
         owner=record.payer.owner or record.owner,
-        model=record.model,
+        model=charged_model(record),
         started_at=record.created_at,
         payer=record.payer,
         node_id=record.node_id,
