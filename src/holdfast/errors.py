@@ -105,8 +105,8 @@ class AccessEnded(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The account or key that has started this may do nothing any more, so no model is asked. "
-            "When it may again, start it again."
+            "The account or key that started this has lost its access, so the model was not called. "
+            "Start it again when the access is back."
         )
 
 

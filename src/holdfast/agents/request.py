@@ -36,7 +36,7 @@ class Stop:
             self._hooks.append(hook)
 
     async def call(self, reason: str) -> None:
-        """Call every hook, once. If one fails, the others are called all the same."""
+        """Call every hook, once. If one fails, the others are still called."""
         with self._lock:
             hooks, self._hooks = self._hooks, []
         for hook in hooks:
