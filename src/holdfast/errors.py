@@ -110,7 +110,8 @@ class AccessEnded(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The account or key that started this run has lost its access. Start the run again once access is restored."
+            "The account or key that started this has lost its access, so the model was not called. "
+            "Start it again when the access is back."
         )
 
 

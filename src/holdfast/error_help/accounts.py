@@ -72,7 +72,7 @@ ACCOUNT_ERRORS = (
     ErrorHelp(
         "access_ended",
         "403",
-        "the account or key that has started a run may do nothing any more",
+        "the account or key that has started a run lost its access before the model was called",
         "The person was disabled or deleted, or the key was revoked, while the run waited for its turn.",
         "An admin can enable the account. Then start the run again; a batch repeats its failed cells.",
         "32.16",

@@ -29,6 +29,7 @@ from . import (
     ToolChoice,
     ToolSpec,
     UserTurn,
+    text_in,
 )
 
 _Fields: TypeAlias = dict[str, Any]
@@ -209,6 +210,12 @@ def role_of(turn: AnyTurn) -> str:
         case ResultTurn():
             return "tool"
     return str(turn.extra.get("role", "user")) if isinstance(turn, UserTurn) else "assistant"
+
+
+def newest_question(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the newest message of the user."""
+    questions = [turn for turn in turns_of(messages) if isinstance(turn, UserTurn) and role_of(turn) == "user"]
+    return text_in(questions[-1].content) if questions else ""
 
 
 def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:

@@ -28,8 +28,8 @@ import msgspec
 
 from ..errors import ProviderError, ProviderRefused
 from ..events import Finish, Outlet, Reasoning, ToolCall, ToolDelta, Usage, Yielded, put
-from ..prompt import ResultTurn, ToolSpec, UserTurn, text_in
-from ..prompt.openai_shape import prompt_of, turns_of
+from ..prompt import ResultTurn, ToolSpec, text_in
+from ..prompt.openai_shape import newest_question, prompt_of, role_of, turns_of
 from . import ChatRequest
 from .kinds import ProviderKind
 
@@ -103,7 +103,7 @@ class _Counting:
 
 
 async def _echo(request: ChatRequest, out: Outlet) -> None:
-    await _emit_words(_words(_last_user_text(request)), out)
+    await _emit_words(_words(newest_question(request.messages)), out)
     await put(out, [Finish("stop")])
 
 
@@ -122,7 +122,7 @@ async def _lorem(request: ChatRequest, out: Outlet) -> None:
 
 
 async def _think(request: ChatRequest, out: Outlet) -> None:
-    text = _last_user_text(request)
+    text = newest_question(request.messages)
     await put(
         out, [Reasoning(word) for word in _words(f"The user said {len(text.split())} words. I shall repeat them.")]
     )
@@ -136,7 +136,7 @@ async def _tool(request: ChatRequest, out: Outlet) -> None:
         await put(out, [Finish("stop")])
         return
     results = sum(isinstance(turn, ResultTurn) for turn in turns)
-    id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(_last_user_text(request))
+    id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(newest_question(request.messages))
     await put(out, [ToolDelta(0, id, name)])
     await put(out, [ToolDelta(0, arguments=arguments), ToolCall(id, name, arguments)])
     await put(out, [Finish("tool_calls")])
@@ -144,9 +144,9 @@ async def _tool(request: ChatRequest, out: Outlet) -> None:
 
 async def _steps(request: ChatRequest, out: Outlet) -> None:
     """Emit the lines up to the next call, and make it. The number of results is the position in the script."""
-    lines = _last_user_text(request).splitlines(keepends=True)
+    lines = newest_question(request.messages).splitlines(keepends=True)
     turns = list(turns_of(request.messages))
-    question = max((n for n, turn in enumerate(turns) if isinstance(turn, UserTurn)), default=0)
+    question = max((n for n, turn in enumerate(turns) if role_of(turn) == "user"), default=0)
     done = sum(isinstance(turn, ResultTurn) for turn in turns[question:])
     calls = [n for n, line in enumerate(lines) if _CALL.fullmatch(line.strip())]
     first = calls[done - 1] + 1 if 0 < done <= len(calls) else 0
@@ -192,7 +192,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _first_half(request: ChatRequest) -> list[str]:
-    words = list(_words(_last_user_text(request)))
+    words = list(_words(newest_question(request.messages)))
     return words[: (len(words) + 1) // 2]
 
 
@@ -205,11 +205,6 @@ def _numbers(model: str) -> tuple[int, float]:
         raise ProviderRefused(
             f"{model!r} is not lorem:<tokens>:<tokens a second>.", code="model_not_found", status=404
         ) from None
-
-
-def _last_user_text(request: ChatRequest) -> str:
-    questions = [turn for turn in turns_of(request.messages) if isinstance(turn, UserTurn)]
-    return text_in(questions[-1].content) if questions else ""
 
 
 def _first_tool(request: ChatRequest) -> str:

@@ -103,7 +103,7 @@ def _pydantic_history(messages: list[dict[str, Any]]) -> tuple[str | None, list[
     """Return the newest message, and all others as messages of pydantic-ai."""
     made: Any = importlib.import_module("pydantic_ai.messages")
     turns = list(turns_of(messages))
-    prompt = turns.pop() if turns and isinstance(turns[-1], UserTurn) else None
+    prompt = turns.pop() if turns and role_of(turns[-1]) == "user" else None
     names = {call.id: call.name for turn in turns for call in calls_in(turn)}
     history: list[Any] = []
     for turn in turns:

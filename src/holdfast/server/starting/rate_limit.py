@@ -24,7 +24,8 @@ class TooManyStarts(HoldfastError):
     type = "rate_limit_error"
 
     def __init__(self, limit: int, wait: float) -> None:
-        super().__init__(f"At most {limit} runs may be started in a minute.")
+        runs = "1 run" if limit == 1 else f"{limit} runs"
+        super().__init__(f"At most {runs} may be started in a minute.")
         self.retry_after = wait
 
 

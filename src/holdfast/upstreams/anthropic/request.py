@@ -207,14 +207,14 @@ def _metadata(params: _Params) -> dict[str, Any]:
 # messages
 
 
-def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
+def _conversation(given: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
     """Return the system prompt, and the turns of user and assistant.
 
     A system turn that is `placed` keeps its place: its client speaks this dialect, and sent it there.
     """
     system: list[_Block] = []
     turns: list[_Block] = []
-    for turn in said:
+    for turn in given:
         role, blocks = _role_and_blocks(turn)
         if isinstance(turn, SystemTurn) and not (turns and turn.placed):
             system += blocks
@@ -224,7 +224,7 @@ def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Bl
             turns.append({"role": role, "content": blocks})
     for rendered in turns:
         rendered["content"].sort(key=_comes_later)
-    _end_well(turns, said)
+    _end_well(turns, given)
     return _plain(system), turns
 
 
@@ -266,11 +266,11 @@ def _plain(system: list[_Block]) -> str | list[_Block]:
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
-def _end_well(turns: list[_Block], said: Sequence[AnyTurn]) -> None:
+def _end_well(turns: list[_Block], given: Sequence[AnyTurn]) -> None:
     """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
-    if not isinstance(said[-1], AssistantTurn | SystemTurn):
+    if not isinstance(given[-1], AssistantTurn | SystemTurn):
         raise Unsupported("Anthropic's models cannot be asked with an empty message.", "messages")
     blocks = turns[-1]["content"]
     if blocks[-1]["type"] == "text":

@@ -151,10 +151,10 @@ def _text(turn: SystemTurn) -> str:
     return plain_text(turn.content, _WHO).strip()
 
 
-def _turns(said: Sequence[AnyTurn]) -> list[_Block]:
+def _turns(given: Sequence[AnyTurn]) -> list[_Block]:
     """Return the turns of user and assistant. Consecutive ones of one role become one."""
     turns: list[_Block] = []
-    for turn in said:
+    for turn in given:
         if isinstance(turn, SystemTurn):
             continue
         role, blocks = ("assistant" if isinstance(turn, AssistantTurn) else "user"), _blocks(turn)

@@ -70,23 +70,23 @@ class AnswerDecoder(DialectDecoder):
                 self._room -= len(text)
                 return [(Text(text, plain.choice) if plain.choice else text,)]
         texts, data = self._read_alike(data)
-        said: list[Sequence[Yielded]] = [texts]
+        decoded: list[Sequence[Yielded]] = [texts]
         few = _A_FEW
-        while data and not self.over:  # is read chunk by chunk if there is no other way, and tried after a few
+        while data and not self.over:  # decode a few chunks one by one, then try the fast way again
             self._is_between = False
-            said += super().feed(data[:few])
+            decoded += super().feed(data[:few])
             data, few = data[few:], 2 * few
             texts, data = self._read_alike(data)
-            said.append(texts)
-        return said
+            decoded.append(texts)
+        return decoded
 
     # frames
 
     def _read_alike(self, data: bytes) -> tuple[Sequence[Yielded], bytes]:
         """Decode the first chunks of a read while they are plain and alike, with one split.
 
-        Return what they say, and what is left to read: nothing, what follows them, or everything if another is
-        among them.
+        Return their texts and the bytes that are not decoded: none, those after these chunks, or all of them if one is
+        of another kind.
         """
         plain = self._plain
         if not plain.opening or not data or self.over:

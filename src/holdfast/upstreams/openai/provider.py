@@ -143,9 +143,9 @@ class OpenAICompatible(HTTPProvider):
         decoder: AnswerDecoder,
         out: Outlet,
     ) -> None:
-        """Answer with an upstream that writes on without a reader. It is told to stop if we leave before the end.
+        """Answer with an upstream that continues without a reader. It is stopped if we leave before the end.
 
-        It is not if another node goes on with the run.
+        If another node takes over the run, it is not stopped.
         """
         must_end = True
         try:
@@ -158,7 +158,7 @@ class OpenAICompatible(HTTPProvider):
             raise
         finally:
             if not decoder.finished and must_end:
-                # A request that is not answered yet may be read only after the first word that it is not wanted.
+                # The upstream may read a request without an answer so far only after it was cancelled: cancel it again.
                 pauses = () if decoder.began else _UNHEARD
                 self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
 
@@ -209,7 +209,7 @@ class OpenAICompatible(HTTPProvider):
             return {"messages": messages}
         return {"messages": [*messages[:-1], {**messages[-1], **self._prefill_mark}], **self._prefill_params}
 
-    # whatever else it can do
+    # other requests
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
         """Send a request as it is, and return the response. Raises a `ProviderError` that says what failed."""

@@ -213,8 +213,9 @@ def _tool(fields: _Fields, param: str, native: bool) -> _Fields:
     try:
         tool = msgspec.convert(fields, _Tool)
     except msgspec.ValidationError:
-        if native and isinstance(fields.get("type"), str):
-            return fields
+        match fields:
+            case {"type": str()} if native:
+                return fields
         raise BadRequest(
             "A tool has a name and an input_schema. Tools that Anthropic runs itself need one of its own models.",
             param=param,

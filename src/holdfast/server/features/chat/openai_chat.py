@@ -271,12 +271,12 @@ def check_messages(body: ChatBody) -> None:
         raise BadRequest("n is a number from 1 to 128.", param="n")
 
 
-def _called_id(part: dict[str, Any]) -> list[str]:
-    """Return the id of a call in OpenAI's shape, or in Anthropic's, in which it is a part of the content."""
+def _is_call(part: dict[str, Any]) -> bool:
+    """Return whether a part of the content is a call, as in Anthropic's shape."""
     match part:
-        case {"type": "tool_use", "id": id} | {"function": _, "id": id} | {"custom": _, "id": id}:
-            return [str(id)]
-    return []
+        case {"type": "tool_use"}:
+            return True
+    return False
 
 
 def _check_all_results(messages: list[ChatMessage]) -> None:
@@ -286,7 +286,8 @@ def _check_all_results(messages: list[ChatMessage]) -> None:
     called: set[str] = set()
     for said in messages:
         parts = said.content if isinstance(said.content, list) else []
-        called |= {id for each in [*(said.tool_calls or ()), *parts] for id in _called_id(each)}
+        calls = [*(said.tool_calls or ()), *filter(_is_call, parts)]
+        called |= {str(call.get("id")) for call in calls}  # a call may have no id, if its result has none
         is_called = said.tool_call_id in called if said.tool_call_id else bool(called)
         if said.role == "tool" and not is_called:
             raise _nobody_called(said.tool_call_id, "before it in messages")
