@@ -35,7 +35,8 @@ class UvicornApp:
 
     async def start(self) -> None:
         """Start it, and wait until it listens."""
-        environ = {**os.environ, "PYTHONPATH": str(self._folder)}
+        paths = [str(self._folder), os.environ.get("PYTHONPATH", "")]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._process = await asyncio.create_subprocess_exec(
             *self._command, "--port", str(self.port), cwd=self._folder, env=environ, stderr=asyncio.subprocess.PIPE
         )
