@@ -177,8 +177,8 @@ MORE = (
 )
 WIDTH, HEIGHT, LINE = 760, 470, 44
 COLOURS = {
-    "light": {"ink": "#1d1d1b", "paper": "#ffffff", "line": "#d8d4cc", "brand": "#0f766e"},
-    "dark": {"ink": "#e6e6e3", "paper": "#0d1117", "line": "#3a4144", "brand": "#5eead4"},
+    "light": {"ink": "#1d1d1b", "paper": "#ffffff", "line": "#d8d4cc", "brand": "#1b6863"},
+    "dark": {"ink": "#e6e6e3", "paper": "#0d1117", "line": "#3a4144", "brand": "#74cbc2"},
 }
 
 

@@ -20,8 +20,8 @@ SECTIONS = {
 COMMANDS = {
     "serve": ("serve:serve", "Start the server."),
     "chat": ("chat.talk:chat", "Chat with a model."),
-    "run": ("chat.talk:run", "Send one prompt and print the answer."),
-    "compare": ("evals.compare:compare", "Send a prompt to several models and compare the answers."),
+    "run": ("chat.talk:run", "Send one prompt and print the response."),
+    "compare": ("evals.compare:compare", "Send a prompt to several models and compare the responses."),
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, export, import and delete sessions."),
@@ -67,8 +67,8 @@ def main(context: click.Context) -> None:
     \b
     Examples:
       holdfast serve                       start the server on port 8787
-      holdfast chat                        chat; Ctrl-C stops an answer
-      holdfast run "Why is the sky blue?"  one prompt, one answer
+      holdfast chat                        chat; Ctrl-C stops a response
+      holdfast run "Why is the sky blue?"  one prompt, one response
       git diff | holdfast run "Review this" -m openai/gpt-5
       holdfast compare "Say hi" -m scripted/echo -m scripted/think
       holdfast runs ls                     list runs: what failed, and why
