@@ -241,22 +241,20 @@ class Connection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether something can still be sent."""
-        return self._transport is not None and not self._transport.is_closing()
+    def is_usable(self) -> bool:
+        """Return whether another request can be sent.
 
-    def has_unread_input(self) -> bool:
-        """Return whether the kernel has data that the loop has not read yet.
-
-        On an idle connection that is its end, or unrequested bytes.
+        Not if the kernel has data that the loop has not read yet: that is the end of the connection, or unrequested
+        bytes.
         """
-        if sys.platform == "win32":  # which has no poll()
+        if self._transport is None or self._transport.is_closing():
             return False
-        if self._input is None and self._transport is not None:
+        if sys.platform == "win32":  # which has no poll()
+            return True
+        if self._input is None:
             self._input = select.poll()
             self._input.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return self._input is not None and self._input.poll(0) != []
+        return self._input.poll(0) == []
 
     @property
     def is_passing_on(self) -> bool:
@@ -428,7 +426,7 @@ class IdleConnections:
         while self._waiting:
             connection, _ = self._waiting.popitem()
             is_fresh = connection.loop.time() < connection.idle_until
-            if is_fresh and connection.is_open and not connection.has_unread_input():
+            if is_fresh and connection.is_usable():
                 return connection
             connection.abort()
         return None

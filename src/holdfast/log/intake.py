@@ -169,6 +169,10 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
         elif kind is AnswerBegins:
             events.append(item if {type(item.think), type(item.is_owed)} == {bool} else _converted(item))
             is_owed = is_owed or item.is_owed
+        elif kind is str and item.isascii() and item:
+            events.append(Text(item))
+            goes_on = True
+            open_choices.add(0)
         elif (event := _event(item)) is not None:
             events.append(event)
             if type(event) in SPOKEN:

@@ -94,11 +94,11 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     estimated from its characters, in every choice. An agent makes several requests: `input_tokens` are those of the
     last one.
     """
-    counted, uncounted = log.usage, log.uncounted
+    counted = log.usage
     is_counted = counted is not None and (log.steps is None or log.steps.is_counted)
     if is_counted and is_whole and counted is not None and counted.output_tokens:
         return counted
-    return with_estimate(counted, 0 if is_counted else input_tokens, uncounted)
+    return with_estimate(counted, 0 if is_counted else input_tokens, log.uncounted)
 
 
 def _is_silent(log: Log, intake: Intake) -> bool:

@@ -102,7 +102,7 @@ class Pump:
         self.cause: StopIntent | HoldfastError | None = None
         self.closed_at: float | None = None
         self.keeping: asyncio.Task[None] | None = None  # the keeper's task
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None  # abandons the source
         run.live = self
 
     # reading the source
@@ -256,7 +256,7 @@ class Pump:
         self.call_interrupt(cause.by if isinstance(cause, StopIntent) else cause.code)
         self.task.cancel(LEFT_TO_OTHERS if isinstance(cause, StaleEpoch) else None)
         self.stop_timer()
-        self._timer = self.loop.call_later(self.run.grace, self.abandon)
+        self.timer = self.loop.call_later(self.run.grace, self.abandon)
         return True
 
     def fail(self, error: HoldfastError) -> None:
@@ -280,9 +280,9 @@ class Pump:
 
     def stop_timer(self) -> None:
         """Cancel the timer that abandons the source."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def drop(self) -> None:
         """Clear all references, so that reference counting frees them. The traceback of an error refers to the locals

@@ -22,7 +22,8 @@ class Recent:
 
     def add(self, run: Run, log: Log) -> None:
         """Keep an ended run."""
-        weight = _weight(run, log)
+        size = log.size + characters(run.record.ask)
+        weight = log.seq + _EVENTS_OF_A_RUN + size // _CHARACTERS_OF_AN_EVENT
         self._runs[run.id] = run, weight
         self._weight += weight
         while self._weight > self._limit and len(self._runs) > 1:
@@ -40,8 +41,3 @@ class Recent:
         """Drop a run now."""
         if (entry := self._runs.pop(run_id, None)) is not None:
             self._weight -= entry[1]
-
-
-def _weight(run: Run, log: Log) -> int:
-    """Return the memory of an ended run, in events."""
-    return log.seq + _EVENTS_OF_A_RUN + (log.size + characters(run.record.ask)) // _CHARACTERS_OF_AN_EVENT

@@ -27,7 +27,8 @@ class Watchdog:
 
     def watch(self, pump: Pump) -> None:
         """Watch a pump that has just started. It is rarely the first to reach a limit."""
-        self._check_by(due(pump))
+        if (time := due(pump)) < self._next_check:
+            self._check_by(time)
 
     def check(self, pump: Pump, now: float) -> None:
         """End a run that has reached its idle limit or its deadline."""
