@@ -25,6 +25,7 @@ from tests.support.upstream import (
     Chunk,
     Delta,
     Done,
+    Eof,
     Finish,
     Gate,
     Hang,
@@ -245,6 +246,20 @@ async def test_a_blind_comparison_costs_what_its_models_count_and_does_not_tell_
     assert [None, None] == [pane["model"] for pane in panes]
     assert left == (1000 - COST * 1.5 if budget else None)
     assert [{"model": "blind", "runs": 2, "input_tokens": 14, "output_tokens": 10, "cost": COST * 1.5}] == usage
+
+
+@requirement("budget.count", "cmp.blind")
+async def test_a_blind_pane_that_failed_costs_what_was_counted_before():
+    """The reason is hidden, and the count too."""
+    async with serving() as world:
+        world.up.models["dear"] = [*COUNTED[:3], UsageChunk(7, 5), Eof()]
+        client = await world.key({"cost_per_day": 1000})
+        body = {"models": ["up/dear"], "prompt": "Hi", "blind": True}
+        compared = await (await client.post("/api/comparisons", body)).json()
+        left = (await (await client.get("/api/budget")).json())["remaining_cost"]
+
+    assert "pane_failed" == compared["panes"][0]["settlement"]["error"]["code"]
+    assert 1000 - COST == left
 
 
 @requirement("budget.count")

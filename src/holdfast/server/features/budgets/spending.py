@@ -126,13 +126,16 @@ class Spending:
         caps = caps_of(await self._budgets(record), record.created_at)
         meter = RunMeter(self, charge_at_start(record), caps, self._prices, model, used)
         outlet = _MeteredOutlet(out, meter)
-        if callable(source):
-            await source(outlet)
-        else:
-            await push_all(source, outlet)
-        if hidden is not None and (counted := hidden()) is not None:
-            meter.hear([counted])
-        await meter.report()
+        try:
+            if callable(source):
+                await source(outlet)
+            else:
+                await push_all(source, outlet)
+        except HoldfastError:
+            if hidden is not None:
+                await meter.report(hidden())
+            raise
+        await meter.report(None if hidden is None else hidden())
 
     # drawing
 
@@ -280,8 +283,13 @@ class RunMeter:
         self._tokens, self._cost = result.tokens, result.cost
         return ""
 
-    async def report(self) -> None:
-        """Let the store know what a run has used that is about to end: the next one starts with what is left."""
+    async def report(self, counted: Usage | None = None) -> None:
+        """Let the store know what a run has used that is about to end: the next one starts with what is left.
+
+        `counted` is the count of a provider that no event has told.
+        """
+        if counted is not None:
+            self._meter.hear(counted)
         await self._spending.draw(replace(self._draw(), tokens=0, cost=0.0))
 
     def _draw(self) -> Draw:
