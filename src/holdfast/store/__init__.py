@@ -374,7 +374,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         """Return an owner's sessions of the kind "chat": pinned ones first, then the ones changed last.
 
         `prefix` is that of their ids. `query` are words, or prefixes of words, in titles and messages. `before` is the
-        id of the last session of the page before.
+        id of the last session of the page before. A search finds whatever was stored before it began.
 
         `system` and `params` can be long, and are left out: they are None and {}.
         """
