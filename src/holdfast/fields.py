@@ -8,6 +8,7 @@ inside its field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -133,3 +134,13 @@ def passed_on(values: Mapping[str, Any], table: Table, unknown: Rule) -> dict[st
         for name, value in values.items()
         if value is not None and table.get(name, unknown).kind == "passed on"
     }
+
+
+_MISSING = re.compile(r"missing required field `(\w+)`")
+
+
+def wrong_field(error: msgspec.ValidationError) -> str:
+    """Return the name of the field of an object that a decoder complains about."""
+    missing = _MISSING.search(str(error))
+    place = str(error).partition("`$.")[2].strip("`")
+    return re.split(r"[.\[]", place)[0] or (missing[1] if missing else "")

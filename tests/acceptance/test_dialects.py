@@ -7,7 +7,7 @@ import pytest
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
-from holdfast.testing import PLAYED
+from holdfast_lab.contracts import PLAYED
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.dialects import gemini, ollama, responses

@@ -131,6 +131,25 @@ async def test_a_batch_of_a_person_without_the_right_asks_no_model(world: World,
     assert 1 == len(world.up.requests)
 
 
+@requirement("people.later-work", "budget.price", "budget.set")
+@pytest.mark.parametrize("before", [{}, {"tokens_per_day": 1000}], ids=["no budget", "another budget"])
+async def test_a_batch_whose_model_may_not_be_paid_any_more_fails_cell_by_cell(world: World, before: Any):
+    """Its start is refused, before there is a run: the batch once went on for ever, and answered nothing. A budget that
+    is set while a batch goes on counts for the rest of it."""
+    await world.change(f"/api/admin/people/{world.bob}", budget=before)
+    prompts = [{"prompt": f"Q{n}"} for n in range(3)]
+    batch = await world.post("/api/batches", {"models": ["up/gated"], "prompts": prompts, "concurrency": 1})
+    await world.asked(1)
+    await world.change(f"/api/admin/people/{world.bob}", budget={"cost_per_day": 1})
+    world.up.gates.open("go")
+    ended = await _batch_when(world, batch["id"], "finished")
+    cells = sorted([cell async for cell in world.parts.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
+
+    assert (3, 2) == (ended.done, ended.failed)
+    assert [None, "no_price", "no_price"] == [cell.error and cell.error["code"] for cell in cells]
+    assert 1 == len(world.up.requests)
+
+
 @requirement("people.later-work")
 @pytest.mark.parametrize("loss", ["disabled", "deleted"])
 async def test_an_agent_of_a_person_without_the_right_takes_no_further_step(world: World, loss: str):

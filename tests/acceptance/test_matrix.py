@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast import create_app
 from holdfast.access import AccessRule
 from holdfast.error_help.page import error_list_text
+from holdfast.server import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.server.kit.feature import Endpoint
 from holdfast.store import Store

@@ -346,6 +346,13 @@ async def texts_in_postgres(url: str) -> dict[str, str]:
         await db.close()
 
 
+def spent(usage: dict[str, Any]) -> float:
+    """What all owners together have used."""
+    cost = sum(row["cost"] for row in usage["usage"])
+    assert cost > 0
+    return float(cost)
+
+
 def _text(rows: Any) -> str:
     values = (value for row in rows for value in row)
     return " ".join(it.decode("utf-8", "replace") if isinstance(it, bytes) else str(it) for it in values)
@@ -359,7 +366,8 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
     env = {"HOLDFAST_STORE": url} if url else {}
     async with Upstream() as up:
         up.models["hanging"] = [Headers(), Role(), Delta(f"{WORD} so far"), Hang()]
-        async with Server(tmp_path, [provider(up.base_url, models=None)], nodes=1, env=env) as server:
+        config = '[prices]\n"up/*" = { input = 1e6, output = 1e6 }'
+        async with Server(tmp_path, [provider(up.base_url, models=None)], config=config, nodes=1, env=env) as server:
             ada = await first_admin(server)
             bob = await add_person(server, ada, "bobwithalongname", email="bob@example.org")
             async with browser(server, bob) as client, browser(server, ada) as admin:
@@ -370,12 +378,14 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
                 outside = {"model": "up/hanging", "input": WORD, "store": True, "stream": True}
                 held = await client.post("/v1/responses", outside)
                 person = (await Native(admin).get("/api/admin/people?name=bobwithalongname"))["people"][0]["id"]
+                used = await Native(admin).get("/api/admin/usage?by=owner")
                 unclear = await admin.request("DELETE", f"/api/admin/people/{person}")
                 deleted = await admin.request("DELETE", f"/api/admin/people/{person}?data=delete")
                 ended = await erased(admin, (await deleted.json())["id"])
                 refused = await client.get("/api/sessions")
                 held.close()
                 kept = await Native(admin).session(mine)
+                bill = await Native(admin).get("/api/admin/usage?by=owner")
             await server.terminate()
         tables = await texts_in_postgres(url) if url else texts_in_sqlite(tmp_path / "holdfast.db")
     ids = [made[name] for name in ("session", "run", "comparison", "batch", "conversation")]
@@ -387,6 +397,8 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
     assert "Ada's own plans" == kept["title"]
     assert "Ada's own plans" in tables["sessions"]
     assert MODEL in tables["charges"] + tables["usage"]
+    assert person in {row["owner"] for row in used["usage"]}
+    assert spent(used) <= spent(bill), "what was used stays in the sums, without the person"
     for table, text in tables.items():
         without_models = text.replace(MODEL, "") if table in COUNTED_LATE else text
         for found in (WORD, "bobwithalongname", "bob@example.org", PNG[30:60], *ids):

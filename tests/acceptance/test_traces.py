@@ -299,7 +299,7 @@ async def test_a_pipelined_request_is_not_in_the_trace_of_the_one_before(up, tmp
 @requirement("ops.traces")
 def test_opentelemetry_is_loaded_only_for_traces():
     """It comes with an extra, and takes its time to load."""
-    code = "import sys; from holdfast import create_app; create_app(); print('opentelemetry' in sys.modules)"
+    code = "import sys; from holdfast.server import create_app; create_app(); print('opentelemetry' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False\n" == shown.stdout

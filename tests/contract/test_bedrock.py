@@ -8,13 +8,13 @@ from holdfast.errors import ProviderBroke, ProviderError, Unsupported
 from holdfast.events import Finish, Thought, ToolCall, Usage
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError
 from holdfast.server.live.provider_factory import make_provider
-from holdfast.testing import PLAYED
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.bedrock.decoder import ConverseDecoder
 from holdfast.upstreams.bedrock.event_stream import EventStreamDecoder
 from holdfast.upstreams.bedrock.request import body_with
 from holdfast.upstreams.bedrock.signing import AwsCredentials, signed_headers
 from holdfast.upstreams.sse import EventTooLarge
+from holdfast_lab.contracts import PLAYED
 from tests.contract.test_provider import listen
 from tests.requirements import requirement
 from tests.support.dialects.bedrock import BEDROCK, START, TEXT, block, end, event, exception, header, message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.testing import PROVIDER_CHECKS, run_provider_check
+from holdfast_lab.contracts import PROVIDER_CHECKS, run_provider_check
 from tests.requirements import requirement
 from tests.support.dialects.anthropic import ANTHROPIC
 from tests.support.dialects.bedrock import BEDROCK

@@ -7,11 +7,11 @@ import pytest
 from holdfast.errors import ProviderError, Unsupported
 from holdfast.events import Finish, Notice, Text, Thought, ToolCall, Usage
 from holdfast.server.config.settings import discovered
-from holdfast.testing import PLAYED
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.gemini.decoder import GeminiDecoder
 from holdfast.upstreams.gemini.provider import GeminiOptions
 from holdfast.upstreams.gemini.request import body_to
+from holdfast_lab.contracts import PLAYED
 from tests.contract.test_provider import listen
 from tests.requirements import requirement
 from tests.support.dialects.gemini import BEGIN, GEMINI, called, end, error, event, response, said

@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.errors import ProviderBroke, Unsupported
 from holdfast.events import Finish, Reasoning, ToolCall, Usage
-from holdfast.testing import PLAYED
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.lines import LineDecoder
 from holdfast.upstreams.ollama.provider import OllamaOptions
 from holdfast.upstreams.ollama.request import body_for
 from holdfast.upstreams.sse import EventTooLarge
+from holdfast_lab.contracts import PLAYED
 from tests.contract.test_provider import listen
 from tests.requirements import requirement
 from tests.support.dialects.ollama import BEGIN, OLLAMA, called, end, line, piece, said

@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.errors import AnswerLost, ProviderError, Unsupported
 from holdfast.events import Finish, Notice, Reasoning, Text, Thought, ToolCall, ToolDelta, Usage
-from holdfast.testing import PLAYED
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.responses.decoder import ResponsesDecoder
 from holdfast.upstreams.responses.provider import ResponsesOptions
 from holdfast.upstreams.responses.request import body_in
+from holdfast_lab.contracts import PLAYED
 from tests.contract.test_provider import first_text, listen, until
 from tests.requirements import requirement
 from tests.support import outlets

@@ -1,16 +1,16 @@
-"""The contract of every store, check by check, for each of them. The checks stand in `holdfast.store.checks`."""
+"""The contract of every store, check by check, for each of them: those of `holdfast_lab.contracts.stores`."""
 
 import asyncio
 import sys
 
 import pytest
 
-if "holdfast.store.checks" not in sys.modules:  # else another test has imported it, and asserts say a little less
-    pytest.register_assert_rewrite("holdfast.store.checks")
+if "holdfast_lab.contracts.stores" not in sys.modules:  # else another test has imported it: asserts say less
+    pytest.register_assert_rewrite("holdfast_lab.contracts.stores")
 
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
-from holdfast.testing import STORE_CHECKS, OpenStore, check_store, run_check
+from holdfast_lab.contracts import STORE_CHECKS, OpenStore, check_store, run_check
 
 
 @pytest.fixture(scope="module")

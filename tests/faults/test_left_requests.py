@@ -30,11 +30,17 @@ class Gone:
 
     is_lost, takes_more = True, False
 
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+
     def watch_loss(self, wake):
         return lambda: None
 
     def abort(self):
         pass
+
+    def whole_body(self, receive):
+        return None
 
     def reply(self, *asked):
         return False

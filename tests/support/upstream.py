@@ -8,6 +8,7 @@ import asyncio
 import resource
 import signal
 
+from holdfast.prompt.openai_shape import openai_messages
 from holdfast_lab.misbehaving.endings import (
     ENDINGS,
     ENDINGS_WITHOUT_TEXT,
@@ -22,7 +23,7 @@ from holdfast_lab.misbehaving.endings import (
     tokens,
 )
 from holdfast_lab.misbehaving.exchange import FALLBACK_KEY, Exchange, Recorded
-from holdfast_lab.misbehaving.server import ScriptedUpstream as Upstream
+from holdfast_lab.misbehaving.server import ScriptedUpstream
 from holdfast_lab.misbehaving.steps import (
     Chunk,
     Cut,
@@ -49,6 +50,7 @@ from holdfast_lab.misbehaving.steps import (
     UsageChunk,
     Wire,
 )
+from tests.support.prompts import lost
 
 __all__ = [
     "ENDINGS",
@@ -91,6 +93,18 @@ __all__ = [
     "text_chunk",
     "tokens",
 ]
+
+
+class Upstream(ScriptedUpstream):
+    """The fault lab's upstream. It fails a test of which a chat is not the same after it was read as a prompt."""
+
+    write = staticmethod(openai_messages)
+
+    def record(self, request: Recorded) -> None:
+        super().record(request)
+        self.errors += [
+            AssertionError(f"lost when read as a prompt: {each}") for each in lost(request.body, self.write)
+        ]
 
 
 async def serve(host: str, port: int) -> None:

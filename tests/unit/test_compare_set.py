@@ -58,7 +58,7 @@ WRONG = [
     ["compare", "Hello", "-m", "up/a", "--report", "r.html"],
     ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--concurrency", "33"],
     ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--report", "nowhere/r.html"],
-    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--answers", "nowhere/a.jsonl"],
+    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--responses", "nowhere/a.jsonl"],
 ]
 
 

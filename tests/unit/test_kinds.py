@@ -18,7 +18,7 @@ from holdfast.upstreams.kinds import KindError, ProviderKind, kind_names, kind_o
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
 
-PAGE = (Path(__file__).parents[2] / "docs" / "providers-writing.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "extending" / "upstream.md").read_text(encoding="utf-8")
 EXAMPLE, CHECK = re.findall(r"```python\n# \w+\.py\n(.*?)```", PAGE, re.DOTALL)
 
 OURS = ["openai", "openai-responses", "anthropic", "gemini", "ollama", "bedrock", "local", "scripted"]

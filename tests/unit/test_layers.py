@@ -26,10 +26,13 @@ LAYERS: dict[str, int] = {
     "compare": 4,
     "evals": 4,
     "server": 4,
+    "starlette": 4,  # routes for apps that embed the engine
+    "fastapi": 4,
     "": 3,  # holdfast/__init__.py: re-exports what is below the server
     "testing": 3,
     "asgi": 3,
     "peers": 3,
+    "embedding": 3,
     "engine": 3,
     "nodes": 3,
     "sessions": 3,
@@ -95,6 +98,10 @@ SIDEWAYS = {
     ("engine", "sessions"),
     ("engine", "runs"),
     ("asgi", "runs"),
+    ("embedding", "engine"),
+    ("embedding", "runs"),
+    ("embedding", "store."),  # opens the one that a URL names
+    ("fastapi", "starlette"),
     ("peers", "engine"),
     ("peers", "nodes"),
     ("peers", "runs"),
@@ -104,7 +111,7 @@ SEES_ITS_OWN_LAYER = {"", "testing"}
 STRANGERS = [{"store", "upstreams"}]
 
 # Exported by the package without being imported: only a type checker reads these lines.
-EXPORTED_LATE = {("", "server.app"), ("", "server.config.settings")}
+EXPORTED_LATE = {("server", "server.app"), ("server", "server.config.settings")}
 
 # The engine alone needs msgspec. What else a module may import comes with an extra.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -119,11 +126,13 @@ THIRD_PARTY: dict[str, set[str]] = {
     "compare.runs": {"msgspec"},
     "compare.scores_api": {"starlette"},
     "evals.api": {"msgspec", "starlette"},
+    "fastapi": {"fastapi", "starlette"},
+    "starlette": {"msgspec", "starlette"},
     "server": {"msgspec", "starlette", "uvicorn", "uvloop", "httptools", "websockets", "anyio", "rich"},
     "server.features.accounts.people.passwords": {"argon2", "zxcvbn"},
     "server.features.accounts.factors.qr": {"segno"},
     "server.features.accounts.factors.webauthn": {"fido2"},
-    "server.features.accounts.oidc.id_tokens": {"joserfc"},
+    "server.features.accounts.oidc.id_tokens": {"msgspec", "joserfc"},
     "server.features.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "peers.certificates": {"cryptography"},
@@ -147,6 +156,12 @@ THIRD_PARTY: dict[str, set[str]] = {
     "store.postgres": {"msgspec", "asyncpg"},
     "upstreams.local.child": {"msgspec", "xllamacpp"},
 }
+
+RARE = {
+    *("asyncpg", "cryptography", "fido2", "joserfc", "jsonschema", "mcp", "opentelemetry", "prometheus_client"),
+    *("prompt_toolkit", "rich", "segno", "xllamacpp", "zxcvbn"),
+}
+"""Packages that most servers never use. `importlib.import_module` loads one, or our module, when it is needed."""
 
 # Who may import inside a function, and what: a command loads only what it needs.
 LATE: dict[str, str] = {"cli": ""}
@@ -366,20 +381,28 @@ def test_importing_holdfast_loads_nothing_of_the_server():
     assert "[]" == loaded.strip()
 
 
+def test_a_server_loads_rare_packages_only_when_it_needs_them():
+    """cryptography alone takes a seventh of the memory, and most servers have neither secrets nor other servers."""
+    code = f"import sys, holdfast.cli.serve; print(sorted(name for name in {sorted(RARE)} if name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert "[]" == loaded.strip()
+
+
 @pytest.mark.parametrize(
     ("importer", "imported", "allowed"),
     [
-        ("engine.engine", "store", True),
-        ("engine.engine", "store.memory", False),
-        ("engine.engine", "upstreams.scripted", False),
-        ("engine.engine", "agents.loop", False),
-        ("engine.engine", "nodes.node", True),
-        ("engine.engine", "runs.pump", True),
-        ("nodes.node", "engine.engine", False),
+        ("engine.core", "store", True),
+        ("engine.core", "store.memory", False),
+        ("engine.core", "upstreams.scripted", False),
+        ("engine.core", "agents.loop", False),
+        ("engine.core", "nodes.node", True),
+        ("engine.core", "runs.pump", True),
+        ("nodes.node", "engine.core", False),
         ("nodes.recovery", "sessions.queue", True),
         ("sessions.queue", "nodes.intents", False),
         ("sessions.queue", "runs.pump", True),
-        ("runs.pump", "engine.engine", False),
+        ("runs.pump", "engine.core", False),
         ("runs.pump", "nodes.lease", False),
         ("runs.pump", "sessions.queue", False),
         ("events", "errors", False),
@@ -389,12 +412,12 @@ def test_importing_holdfast_loads_nothing_of_the_server():
         ("upstreams.anthropic.provider", "store", False),
         ("store", "store.memory", False),
         ("wires.sse", "wires.native", True),
-        ("wires.sse", "engine.engine", False),
-        ("log.log", "engine.engine", False),
-        ("testing", "engine.engine", True),
+        ("wires.sse", "engine.core", False),
+        ("log.log", "engine.core", False),
+        ("testing", "engine.core", True),
         ("testing", "server.app", False),
         ("", "server.app", False),
-        ("server.app", "engine.engine", True),
+        ("server.app", "engine.core", True),
         ("server.app", "cli", False),
         ("cli", "server.app", True),
     ],

@@ -1,8 +1,8 @@
 """The prompt as types: it says no more and no less than the messages and parameters in OpenAI's shape."""
 
-import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +23,8 @@ from holdfast.prompt import (
     UserTurn,
 )
 from holdfast.prompt.openai_shape import openai_messages, openai_params, prompt_of
+from tests.support.prompts import lost
+from tests.support.upstream import Upstream
 
 PICTURE = "data:image/png;base64,AAAA"
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
@@ -154,20 +156,31 @@ params = objects(
 )
 
 
-def lasting(value: Any) -> Any:
-    """A value without the null arguments of calls: they mean that there are none."""
-    return json.loads(json.dumps(value), object_hook=_without_null_arguments)
-
-
-def _without_null_arguments(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in value.items() if not (name == "arguments" and each is None)}
-
-
 @given(st.lists(messages, max_size=3), params)
 def test_nothing_of_a_request_is_lost_whatever_it_has(said: list[dict[str, Any]], asked: dict[str, Any]):
     """A field that no type has, or a value that does not fit, is kept as it was sent."""
-    prompt = prompt_of(said, asked)
-    sent = {name: value for name, value in asked.items() if value is not None and (name, value) != ("tools", [])}
+    assert [] == lost({"messages": said, **asked})
 
-    assert lasting(said) == lasting(openai_messages(prompt.turns))
-    assert sent == openai_params(prompt)
+
+def test_a_chat_that_is_not_the_same_again_is_found():
+    """Every chat that reaches an upstream of the tests is checked: a check that finds nothing proves nothing."""
+    body = {"messages": [{"role": "user", "content": "Hello", "name": "Ada"}]}
+
+    assert [] == lost(body)
+    assert ["messages: "] == [each[:10] for each in lost(body, write=lambda turns: openai_messages(turns)[1:])]
+
+
+class Forgetful(Upstream):
+    write = staticmethod(lambda turns: [])
+
+
+async def test_every_chat_that_reaches_an_upstream_of_the_tests_is_read_and_written_again():
+    """What the tests send is what clients send: a field that is lost fails the test that has it."""
+    up = Forgetful()
+    async with httpx.AsyncClient() as client:
+        await up.__aenter__()
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+        await client.post(f"{up.base_url}/chat/completions", json=body)
+
+    with pytest.raises(AssertionError, match="lost when read as a prompt"):
+        await up.__aexit__(None, None, None)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused
 from holdfast.events import Finish, Reasoning, Text, ToolCall, ToolDelta, Usage, put
-from holdfast.testing import PLAYED, check_provider
+from holdfast_lab.contracts import PLAYED, check_provider
 from tests.requirements import requirement
 
 REASONS = {

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast import Engine
+from holdfast.engine.core import Core
 from holdfast.log.log import Log
 from holdfast.server.features.sharing.links import Spectator
 from holdfast.server.features.sharing.shares import Share
@@ -26,7 +26,7 @@ async def test_a_reader_of_a_link_that_leaves_watches_nothing_any_more(monkeypat
 
     monkeypatch.setattr(Log, "watch", counted)
     store = MemoryStore()
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         run = await engine.start(source())
         before = set(watching)
         spectator = Spectator(engine, store, Share(session_id="ses_1"), 0)

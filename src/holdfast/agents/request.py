@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..history import text_of
+from ..prompt.openai_shape import newest_question
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Stop:
             self._hooks.append(hook)
 
     async def call(self, reason: str) -> None:
-        """Call every hook, once. If one fails, the others are called all the same."""
+        """Call every hook, once. If one fails, the others are still called."""
         with self._lock:
             hooks, self._hooks = self._hooks, []
         for hook in hooks:
@@ -65,8 +65,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text of the newest user message."""
-        questions = [message for message in self.messages if message.get("role") == "user"]
-        return text_of(questions[-1].get("content")) if questions else ""
+        return newest_question(self.messages)
 
     def on_stop(self, hook: OnStop) -> None:
         """Call `hook` once, with the reason, when the run is stopped: by a person, a disconnect, a limit.

@@ -61,15 +61,15 @@ class Start:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (127.0.0.1). On others clients need a key or an account.")
+@click.option("--host", help="Address to listen on (127.0.0.1). Anything but loopback requires an API key or accounts.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
-@click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
+@click.option("--local-model", type=click.Path(), help="GGUF file to use in place of the built-in demo model.")
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
-@click.option("--nodes", type=click.IntRange(1, 64), help="Processes that serve the port. Needs PostgreSQL.")
+@click.option("--nodes", type=click.IntRange(1, 64), help="Number of server processes. Requires --store.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @one_line_errors
 def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
@@ -81,12 +81,14 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     ~/.config/holdfast/holdfast.toml, else holdfast.toml in the current folder if only you can write there.
     """
     forbid_inspection()
-    _name_file(config)
+    choice = settings_file_in_use(config, here=True)
 
     def read() -> tuple[Settings, dict[str, str]]:
         return load_with_sources(flags, os.environ, config, here=True)
 
     settings, _ = read()
+    if choice.path is not None:
+        click.echo(f"Settings file: {choice.path.absolute()}", err=True)
     start = Start(read, ServerLog(settings), agents)
     _check_encryption(settings)
     if settings.store:
@@ -106,7 +108,7 @@ def _check_encryption(settings: Settings) -> None:
                 logger.warning("%s. %s", check.what, check.advice)
     elif not is_loopback(settings.host):
         logger.warning(
-            "Listening on %s without TLS: everyone on the way can read keys and chats, and change them. Set tls_cert "
+            "Listening on %s without TLS: anyone on the network path can read and change keys and chats. Set tls_cert "
             "and tls_key, or let a proxy with TLS on this machine reach the server at 127.0.0.1.",
             settings.host,
         )
@@ -264,13 +266,6 @@ async def _check_access(server: HoldfastServer, url: str) -> None:
             )
     finally:
         await disconnect(server.store)
-
-
-def _name_file(config: str | None) -> None:
-    """Print the settings file in use, before its settings take effect."""
-    choice = settings_file_in_use(config, here=True)
-    if choice.path is not None:
-        click.echo(f"Settings file: {choice.path.absolute()}", err=True)
 
 
 def _load(agents: Sequence[str]) -> dict[str, Any]:

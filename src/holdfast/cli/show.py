@@ -99,21 +99,22 @@ def as_json(value: Any) -> str:
 
 def state_of(run: dict[str, Any]) -> str:
     """Return the outcome of a run, or its status while it has none."""
-    settled = run.get("settlement")
-    return str(settled["outcome"] if settled else run["status"])
+    match run:
+        case {"settlement": {"outcome": outcome}}:
+            return str(outcome)
+    return str(run["status"])
 
 
 def why(run: dict[str, Any]) -> str:
     """Return why a run did not complete."""
-    settled = run.get("settlement") or {}
-    if settled.get("error"):
-        return str(settled["error"]["message"])
-    if settled.get("outcome") == "stopped":
-        return f"by {settled['by']}"
-    if settled.get("outcome") != "truncated":
-        return ""
-    reason = str(settled.get("finish_reason") or "")
-    return _TRUNCATED.get(reason, reason)
+    match run:
+        case {"settlement": {"error": {"message": message}}}:
+            return str(message)
+        case {"settlement": {"outcome": "stopped", "by": by}}:
+            return f"by {by}"
+        case {"settlement": {"outcome": "truncated", "finish_reason": str(reason)}}:
+            return _TRUNCATED.get(reason, reason)
+    return ""
 
 
 _TRUNCATED = {"length": "token limit reached", "content_filter": "content filter"}

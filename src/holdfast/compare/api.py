@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,9 +15,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ..access import CHAT, READ
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import ModelNotFound
-from ..history import Message, Session, branch
+from ..history import Message, Session, branch, text_of
 from ..ids import ModelName, new_id
 from ..runs.admission import Places
 from ..server.features.budgets.budgets import Budgets
@@ -42,6 +43,7 @@ from ..server.starting.starting import Starting
 from ..store import Idempotency, Store
 from ..store.documents import IdempotencyKeys
 from ..store.files import with_pictures
+from ..store.semantics import matched, sought
 from ..wires import native, sse
 from ..wires.shapes import ListedComparisonJson
 from . import wire as wire
@@ -139,7 +141,7 @@ class ComparisonsApi(Feature):
         agents: AgentSources,
         budgets: Budgets,
         rounds: Rounds,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._streams, self._starting, self._models = bodies, streams, starting, models
@@ -293,18 +295,24 @@ class ComparisonsApi(Feature):
         "GET",
         "/api/comparisons",
         who=READ,
-        query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
+        query={
+            "limit": "1 to 200",
+            "before": "the last id before",
+            "kind": "only those of this kind",
+            "query": "words in their prompts",
+        },
         answers={200: "comparisons without their texts", 400: "a bad query"},
     )
     async def list_comparisons(self, request: Request) -> ASGIApp:
-        """List comparisons without their texts, the newest first."""
+        """List comparisons without their texts, the newest first: all, or those whose prompts have some words."""
         limit = whole_number(request, "limit", 50, 200)
         query = request.query_params
+        is_wanted = partial(_is_wanted, query.get("kind"), sought(text) if (text := query.get("query")) else None)
         found: list[ListedComparisonJson] = []
         last = query.get("before")
         while len(found) <= limit and (page := await self._rounds.documents.page(owner=owner_of(request), before=last)):
-            sought = [it.body for it in page if query.get("kind") in (None, it.body.kind)][: limit + 1 - len(found)]
-            found += [wire.listed_comparison(await self._rounds.as_it_is(kept)) for kept in sought]
+            listed = [it.body for it in page if is_wanted(it.body)][: limit + 1 - len(found)]
+            found += [wire.listed_comparison(await self._rounds.as_it_is(kept)) for kept in listed]
             last = page[-1].id
         return json_of({"data": found[:limit], "has_more": len(found) > limit})
 
@@ -418,3 +426,10 @@ def _pane(number: int, model: ModelName) -> Pane:
 def _with_model(message: Message, model: str) -> Message:
     """Return a message with the name of its model, which a blind pane does not store."""
     return msgspec.structs.replace(message, model=model) if message.role == "assistant" else message
+
+
+def _is_wanted(kind: str | None, words: Sequence[str] | None, kept: Comparison) -> bool:
+    """Return whether a comparison is of a kind, and its prompts have all of the words that are searched for."""
+    if kind not in (None, kept.kind):
+        return False
+    return words is None or 0 < matched("\n".join(map(text_of, kept.prompts)), words) == len(words)

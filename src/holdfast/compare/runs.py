@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..asks import PaneAsk
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import (
     HoldfastError,
     RunLimitReached,
@@ -138,7 +138,7 @@ class Round(JobWork):
                 followed_until=kept.followed_until,
             )
         if stored is None or stored.body.is_stopping:
-            self._rounds.leave_to_end(self)
+            self._rounds.stop_in_background(self)
 
     async def stop(self, by: StoppedBy) -> None:
         """Stop every pane, including those that have not begun, and wait for the end."""
@@ -174,7 +174,7 @@ class Round(JobWork):
         assert run_id is not None, "a pane that is about to answer has its run's id"
         report = PaneReport(pane.model, blind=not self.comparison.is_revealed)
         try:
-            if (run := await self._start_as_soon_as_it_can(pane, run_id, report)) is None:
+            if (run := await self._start_when_there_is_room(pane, run_id, report)) is None:
                 answer = PaneAnswer(status="settled", outcome="stopped", by=self._stopped)
             else:
                 settlement = await run.settled()
@@ -186,7 +186,7 @@ class Round(JobWork):
         if not self.is_lost:
             await self._note(lambda kept: answered(kept, number, answer))
 
-    async def _start_as_soon_as_it_can(self, pane: Pane, run_id: str, report: PaneReport) -> Run | None:
+    async def _start_when_there_is_room(self, pane: Pane, run_id: str, report: PaneReport) -> Run | None:
         """Start a pane. A later one of a sequence waits while the server has no room, and does not fail."""
         while self._stopped is None:
             try:
@@ -209,6 +209,8 @@ class Round(JobWork):
             lifetime="attached",
             ask=PaneAsk(params=kept.params, comparison_id=kept.id),
             payer=kept.payer,
+            created_at=rounds.engine.now(),  # for its source, which counts it for the budgets of this day
+            node_id=rounds.engine.node_id,
         )
         self._places.give_back()  # the start takes the place again at once
         source = rounds.sources.of(record, report)
@@ -284,7 +286,7 @@ class Rounds:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Core,
         store: Store,
         sources: PaneSources,
         prices: Prices,
@@ -312,7 +314,7 @@ class Rounds:
                 raise ShuttingDown if self.engine.closing else ComparisonRunning
             yield
 
-    def leave_to_end(self, going_on: Round) -> None:
+    def stop_in_background(self, going_on: Round) -> None:
         """Stop a round that was stopped through another node."""
         self.jobs.tasks.start(going_on.stop(by="user"))
 

@@ -177,7 +177,8 @@ class BatchesApi(Feature):
         if key is not None and (known := await self._batches.repeated(key)) is not None:
             return await self._created(known)
         check_params(new.params)
-        models = await self._named_models(request, new.models)
+        models, payer = await self._named_models(request, new.models), self._budgets.payer(request)
+        await self._budgets.require_prices(payer, models)
         await self._check_prompts(new)
         batch = Batch(
             name=new.name,
@@ -188,7 +189,7 @@ class BatchesApi(Feature):
             concurrency=new.concurrency,
             timeout=new.timeout,
             match=new.match,
-            payer=self._budgets.payer(request),
+            payer=payer,
         )
         return await self._created(await self._batches.create(owner_of(request), batch, new.prompts, key))
 

@@ -14,7 +14,9 @@ class EvalsFeature(Feature):
     """Sets of prompts, over several models."""
 
     def __init__(self, http: Http, running: Running) -> None:
-        self.batches = BatchRunner(running.store, running.engine, running.starting.start, running.prices)
+        self.batches = BatchRunner(
+            running.store, running.engine, running.starting.start, running.budgets.payer_now, running.prices
+        )
         self.inner = (
             BatchesApi(http.bodies, http.streams, running.models, running.agents, running.budgets, self.batches),
         )

@@ -23,7 +23,10 @@ class Opaque(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> Any:
         """The type that it says it has."""
-        return self.data.get("type") if isinstance(self.data, dict) else None
+        match self.data:
+            case {"type": kind}:
+                return kind
+        return None
 
 
 class TextPart(msgspec.Struct, frozen=True):
@@ -69,6 +72,23 @@ class AudioPart(msgspec.Struct, frozen=True):
 
 Part: TypeAlias = TextPart | ImagePart | FilePart | AudioPart | Opaque
 Content: TypeAlias = str | tuple[Part, ...] | Opaque | None
+
+
+def text_in(content: Content) -> str:
+    """Return the text of a turn's content, with an empty line between its parts. Pictures have none."""
+    match content:
+        case str():
+            return content
+        case tuple():
+            return "\n\n".join(text for part in content for text in _texts_of(part))
+    return ""
+
+
+def _texts_of(part: Part) -> tuple[str, ...]:
+    match part:
+        case TextPart(text, "text") | Opaque({"text": str(text)}):
+            return (text,)
+    return ()
 
 
 # Turns.
@@ -126,6 +146,11 @@ class ResultTurn(msgspec.Struct, frozen=True):
 AnyTurn: TypeAlias = SystemTurn | UserTurn | AssistantTurn | ResultTurn
 
 
+def calls_in(turn: AnyTurn) -> list[Call]:
+    """Return the calls of a turn that are valid."""
+    return [call for call in turn.calls if isinstance(call, Call)] if isinstance(turn, AssistantTurn) else []
+
+
 # Tools, and the rest.
 
 
@@ -154,6 +179,12 @@ class Format(msgspec.Struct, frozen=True):
     kind: Literal["text", "json_object", "json_schema"]
     described: _Fields = {}
     """The name of a JSON schema, the schema itself, and more about it."""
+
+    @property
+    def schema(self) -> _Fields:
+        """The schema; empty for any JSON object."""
+        schema: _Fields = self.described.get("schema", {})
+        return schema
 
 
 AnyTool: TypeAlias = ToolSpec | Opaque

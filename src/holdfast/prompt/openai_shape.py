@@ -29,6 +29,7 @@ from . import (
     ToolChoice,
     ToolSpec,
     UserTurn,
+    text_in,
 )
 
 _Fields: TypeAlias = dict[str, Any]
@@ -47,8 +48,8 @@ PLACED = {"placed": True}
 def prompt_of(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> Prompt:
     """Read a prompt. A parameter that is null was not sent. One that is not valid is in `extra`."""
     rest = {name: value for name, value in params.items() if value is not None}
-    effort = rest.pop("reasoning_effort") if isinstance(rest.get("reasoning_effort"), str) else None
-    tools = rest.pop("tools") if isinstance(rest.get("tools"), list) else ()
+    effort = rest.pop("reasoning_effort") if _is(rest, "reasoning_effort", str) else None
+    tools = rest.pop("tools") if _is(rest, "tools", list) else ()
     return Prompt(
         tuple(turns_of(messages)),
         tuple(map(_tool, tools)),
@@ -70,7 +71,7 @@ def _turn(message: Mapping[str, Any]) -> AnyTurn:
     match fields:
         case {"role": "system" | "developer" as role}:
             del fields["role"]
-            placed = fields.pop("placed") if fields.get("placed") is True else False
+            placed = fields.pop("placed") if _has(fields, "placed", bool) else False
             return SystemTurn(content, role, placed, fields)
         case {"role": "assistant"}:
             del fields["role"]
@@ -82,14 +83,19 @@ def _turn(message: Mapping[str, Any]) -> AnyTurn:
         case {"role": "tool"}:
             del fields["role"]
             return ResultTurn(fields.pop("tool_call_id") if _has(fields, "tool_call_id", str) else "", content, fields)
-    if fields.get("role") == "user":
-        del fields["role"]
+        case {"role": "user"}:
+            del fields["role"]
     return UserTurn(content, fields.pop("name") if _has(fields, "name", str) else "", fields)
+
+
+def _is(fields: _Fields, name: str, kind: type) -> bool:
+    """Return whether a field has a value of that type."""
+    return isinstance(fields.get(name), kind)
 
 
 def _has(fields: _Fields, name: str, kind: type) -> bool:
     """Return whether a field has a value of that type that is not empty."""
-    return isinstance(fields.get(name), kind) and bool(fields[name])
+    return _is(fields, name, kind) and bool(fields[name])
 
 
 def _content(content: Any) -> Content:
@@ -128,25 +134,30 @@ def _call(call: Any) -> Call | Opaque:
         case {"type": "custom", "id": str(id), "custom": {"name": str(name), "input": str(text)}}:
             extra = _but(call, "type", "id", "custom")
             return Call(id, name, text, "custom", extra) if len(call["custom"]) == 2 else Opaque(call)
-        case {"function": {"name": str(name)} as function} if call.get("type", "function") == "function":
-            id, extra = call.get("id"), _but(call, "type", "function")
-            if isinstance(id, str) and id:
-                del extra["id"]
-            if not _but(function, "name", "arguments"):
-                return Call(str(id or ""), name, function.get("arguments"), "function", extra)
+        case {"function": {"name": str(name)} as function} if _is_function(call):
+            extra, given = _but(call, "type", "function"), _but(function, "name")
+            id = extra.pop("id") if _has(extra, "id", str) else ""
+            arguments = given.pop("arguments", None)
+            if not given:
+                return Call(id, name, arguments, "function", extra)
     return Opaque(call)
 
 
 def _tool(tool: Any) -> AnyTool:
     match tool:
-        case {"function": dict(function)} if tool.get("type", "function") == "function":
+        case {"function": dict(function)} if _is_function(tool):
             more = dict(function)
             name = more.pop("name") if _has(more, "name", str) else ""
             description = more.pop("description") if _has(more, "description", str) else ""
             parameters = more.pop("parameters") if _has(more, "parameters", dict) else {}
-            strict = more.pop("strict") if more.get("strict") is True else False
+            strict = more.pop("strict") if _has(more, "strict", bool) else False
             return ToolSpec(name, description, parameters, strict, more, _but(tool, "type", "function"))
     return Opaque(tool)
+
+
+def _is_function(value: Mapping[str, Any]) -> bool:
+    """Return whether a call or a tool is a function, as one without a type is."""
+    return "type" not in value or value["type"] == "function"
 
 
 _A_FUNCTION: tuple[_Fields, ...] = ({}, {"type": "function"})
@@ -191,6 +202,22 @@ def openai_params(prompt: Prompt) -> _Fields:
     )
 
 
+def role_of(turn: AnyTurn) -> str:
+    """Return the role of a turn's message."""
+    match turn:
+        case SystemTurn(role=role):
+            return role
+        case ResultTurn():
+            return "tool"
+    return str(turn.extra.get("role", "user")) if isinstance(turn, UserTurn) else "assistant"
+
+
+def newest_question(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the newest message of the user."""
+    questions = [turn for turn in turns_of(messages) if isinstance(turn, UserTurn) and role_of(turn) == "user"]
+    return text_in(questions[-1].content) if questions else ""
+
+
 def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:
     """Return the messages of turns."""
     return [openai_message(turn) for turn in turns]
@@ -198,7 +225,7 @@ def openai_messages(turns: Iterable[AnyTurn]) -> list[_Fields]:
 
 def openai_message(turn: AnyTurn) -> _Fields:
     """Return a turn as a message."""
-    content = _openai_content(turn.content)
+    content = openai_content(turn.content)
     match turn:
         case SystemTurn():
             return {"role": turn.role, "content": content, **(PLACED if turn.placed else {}), **turn.extra}
@@ -219,7 +246,8 @@ def openai_thoughts(thoughts: Sequence[_Fields], reasoned: str = "") -> _Fields:
     return ({"thoughts": list(thoughts)} if thoughts else {}) | ({"reasoned": reasoned} if reasoned else {})
 
 
-def _openai_content(content: Content) -> Any:
+def openai_content(content: Content) -> Any:
+    """Return the content of a message."""
     if isinstance(content, tuple):
         return [openai_part(part) for part in content]
     return content.data if isinstance(content, Opaque) else content

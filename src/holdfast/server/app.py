@@ -33,7 +33,7 @@ from .kit.feature import Feature, endpoints_of
 from .kit.openapi import Description
 from .kit.routing import CallChecks, Router
 from .live.provider_factory import NEAR
-from .opening import Opened, open_server
+from .opening import Opened, open_server, until_end
 
 
 def create_app(
@@ -82,14 +82,15 @@ class HoldfastServer:
         """Listen on the ports for metrics and for other nodes, if they were opened before the start."""
         self.tasks = OwnedTasks("the server")
         """Work of requests that continues after their responses."""
+        self.hears_signals = True
+        """False if its ASGI server calls `end` itself, before it waits for open streams."""
         self.features = self._features(base)
 
     def _features(self, base: Opened) -> list[Feature]:
         """Build the features, each with the services that it needs."""
         current, environ, configured, keys, people, sealer, observers, running = base
         settings, tasks, store = current.now, self.tasks, running.store
-        http = http_of(current)
-        self.closing = http.streams.closing
+        http = http_of(current, self.engine.streams)
         self.observe = ObserveFeature(running, keys, observers)
         self.auditing = AuditFeature(store, people, self.engine, settings.audit_days)
         self.compare, self.evals = CompareFeature(http, running, observers), EvalsFeature(http, running)
@@ -127,7 +128,7 @@ class HoldfastServer:
     def gate(self, other: ASGIApp) -> ASGIApp:
         """Return the application behind its checks. `other` serves what is not HTTP."""
         endpoints = endpoints_of(self.features)
-        self.observe.watch(self.configured.providers, self.closing.lags)
+        self.observe.watch(self.configured.providers, self.engine.streams.lags)
         limits_bytes = self.current.now.budget.bytes_stored is not None
         require_room, is_fresh = self.running.budgets.require_room, self.people.callers.is_fresh
         checks = CallChecks(self.auditing.audit, is_fresh, require_room, limits_bytes)
@@ -144,8 +145,8 @@ class HoldfastServer:
         async with self.running.served(self.peers_socket), self.observe.served(settings, self.metrics_socket):
             for feature in features:
                 feature.begin(self.chores)
-            yield
-            await self.end(self.current.now.drain)
+            async with until_end(lambda: self.end(self.current.now.drain), hears_signals=self.hears_signals):
+                yield
             await self.chores.close()
         for feature in reversed(features):
             await feature.close()
@@ -163,4 +164,3 @@ class HoldfastServer:
         await self.engine.close(drain=drain, within=3.0)
         await self.running.spending.close()
         await self.tasks.wait(timeout=1.0)
-        self.closing.begin()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..agents.published import CannotPublish, Published, published
+from ..concurrency.signals import heard_at_signals
 from ..store import Store
 from ..store.opening import open_store
 from .config.current import CurrentSettings
@@ -93,3 +96,18 @@ def _published(agents: Mapping[str, Any], settings: Settings) -> dict[str, Publi
         return published(agents, settings.agent_think)
     except CannotPublish as error:
         raise SettingsError(str(error)) from None
+
+
+@asynccontextmanager
+async def until_end(end: Callable[[], Coroutine[None, None, None]], *, hears_signals: bool) -> AsyncGenerator[None]:
+    """End a server after the block, or at a signal: another ASGI server than ours would wait for open streams."""
+    ending: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        if not ending:
+            ending.append(asyncio.create_task(end()))
+
+    with heard_at_signals(begin) if hears_signals else nullcontext():
+        yield
+    begin()
+    await ending[0]

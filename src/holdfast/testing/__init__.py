@@ -1,14 +1,8 @@
-"""Public tools for tests: scripted sources, and the contracts of every store and every provider.
+"""Scripted sources for tests.
 
 run = await engine.start(script("Hello", Pause(0.1), " world"))
 
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
-async def test_my_store(check):
-    await run_check(check, open_my_store)
-
-@pytest.mark.parametrize("check", PROVIDER_CHECKS, ids=lambda check: check.__name__)
-async def test_my_provider(check):
-    await run_provider_check(check, open_my_upstream)
+The contracts of every store and every provider are in `holdfast_lab.contracts`.
 """
 
 from __future__ import annotations
@@ -20,41 +14,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from ..events import Yielded
-from ..store.checks import STORE_CHECKS, check_store, run_check
-from ..store.checks.case import Case, CaseCheck, OpenStore
-from ..upstreams.checks import (
-    PLAYED,
-    PROVIDER_CHECKS,
-    Ending,
-    OpenUpstream,
-    PlayedAnswer,
-    ProviderCheck,
-    UpstreamUnderTest,
-    check_provider,
-    run_provider_check,
-)
 
-__all__ = [
-    "HANG",
-    "PLAYED",
-    "PROVIDER_CHECKS",
-    "STORE_CHECKS",
-    "Case",
-    "CaseCheck",
-    "Ending",
-    "OpenStore",
-    "OpenUpstream",
-    "Pause",
-    "PlayedAnswer",
-    "ProviderCheck",
-    "Step",
-    "UpstreamUnderTest",
-    "check_provider",
-    "check_store",
-    "run_check",
-    "run_provider_check",
-    "script",
-]
+__all__ = ["HANG", "Pause", "Step", "script"]
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from ..asks.own import Own
 from ..concurrency.tasks import OwnedTasks
 from ..errors import ModelNotFound
 from ..events import Outlet
@@ -28,14 +29,29 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The other parameters of the caller (temperature, tools, ...), passed on unchanged."""
     name: str = ""
     """A name by which the next process can attach to the answer, if the provider can do that."""
-    as_sent: dict[str, Any] = {}
-    """The conversation as the client sent it, by the name of its dialect: for a provider that speaks that dialect."""
+    own: Own | None = None
+    """What a provider that speaks the client's dialect gets as the client sent it."""
     goes_on: bool = False
     """True if the last message is the assistant's, and the answer continues it."""
     patience: float = 1.0
     """Seconds for retries before the first event."""
     client_repeats: bool = False
     """True if a client waits that sends its request again if the upstream is too busy: then nobody else does."""
+
+    @property
+    def choices(self) -> int:
+        """The number of answers that are wanted."""
+        return choices if isinstance(choices := self.params.get("n"), int) else 1
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the model may call tools."""
+        return has_tools(self.params)
+
+
+def has_tools(params: Mapping[str, Any]) -> bool:
+    """Return whether the parameters of a request have tools, or functions in the older form."""
+    return any(params.get(name) for name in ("tools", "functions"))
 
 
 class Provider(Protocol):
@@ -181,6 +197,12 @@ class FoundModel(NamedTuple):
     """The full name, by which everything but the upstream knows the model."""
 
 
+def _is_full(name: str, providers: Mapping[str, Provider]) -> bool:
+    """Return whether a name begins with that of a provider."""
+    prefix, slash, rest = name.partition("/")
+    return bool(slash and rest) and prefix in providers
+
+
 def _found(provider: Provider, model: str) -> FoundModel:
     return FoundModel(provider, model, full_name(provider.name, model))
 
@@ -199,7 +221,8 @@ class Providers:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
-        self._configured: dict[str, Provider] | None = None
+        self._configured: dict[str, FoundModel] = {}
+        """The models that are found without a question to an upstream, by their full names and their bare ones."""
         self.aliases: Mapping[str, str] = {}
         """Names of models by their aliases."""
         self._users: dict[int, int] = {}
@@ -210,7 +233,7 @@ class Providers:
         """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
         before, self.all = self.all, (*providers, *self._added)
         self._by_name = {provider.name: provider for provider in self.all}
-        self._configured = self._bare_names()
+        self._configured = self._bare_names() | self._full_names()
         for provider in before:
             self._close_unused(provider)
 
@@ -252,7 +275,8 @@ class Providers:
         """Release providers."""
         for provider in used:
             self._users[id(provider)] -= 1
-            self._close_unused(provider)
+            if provider not in self.all:
+                self._close_unused(provider)
 
     def _close_unused(self, provider: Provider) -> None:
         if provider not in self.all and not self._users.get(id(provider)):
@@ -262,11 +286,11 @@ class Providers:
     async def find(self, model: str) -> FoundModel:
         """Return the model of a name: `provider/model`, a bare name, or an alias."""
         model = self.aliases.get(model, model)
-        prefix, slash, rest = model.partition("/")
-        if slash and rest and (provider := self._by_name.get(prefix)):
-            return await self._checked(provider, rest, asked=model)
-        if self._configured is not None and (configured := self._configured.get(model)):
-            return _found(configured, model)
+        if (configured := self._configured.get(model)) is not None:
+            return configured
+        if _is_full(model, self._by_name):
+            prefix, _, rest = model.partition("/")
+            return await self._checked(self._by_name[prefix], rest, asked=model)
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
                 return _found(self._only(model, offering), model)
@@ -286,10 +310,15 @@ class Providers:
             raise ModelNotFound(f"Several providers offer {model!r}. Say which one: {names}.")
         return offering[0]
 
-    def _bare_names(self) -> dict[str, Provider] | None:
-        """Return the provider of each bare name; None if the models of an upstream are not configured."""
+    def _full_names(self) -> dict[str, FoundModel]:
+        """Return the configured models by their full names."""
+        found = [_found(provider, model) for provider in self.own for model in provider.models or ()]
+        return {each.name: each for each in found}
+
+    def _bare_names(self) -> dict[str, FoundModel]:
+        """Return the models by their bare names; none if the models of an upstream are not configured."""
         if not self.real or any(provider.models is None for provider in self.real):
-            return None
+            return {}
         names: dict[str, Provider] = {}
         for tier in (self._added, self.real):
             times = Counter(model for provider in tier for model in dict.fromkeys(provider.models or ()))
@@ -297,7 +326,11 @@ class Providers:
                 names |= dict.fromkeys(provider.models or (), provider)
             for model in [model for model, count in times.items() if count > 1]:
                 del names[model]
-        return names
+        return {
+            name: _found(provider, name)
+            for name, provider in names.items()
+            if not _is_full(name, self._by_name)  # then its beginning names the provider
+        }
 
     async def _checked(self, provider: Provider, model: str, *, asked: str) -> FoundModel:
         """Refuse a model that the provider has not."""

@@ -1,7 +1,8 @@
 """Kinds of providers: the values of `dialect` in the settings. Ours are listed here; a package can add more.
 
 A kind is an entry point of the group `holdfast.upstreams`: its name is the value of `dialect`, and its object a
-`ProviderKind`. docs/providers-writing.md shows how to write one, and `holdfast.testing.check_provider` checks it.
+`ProviderKind`. docs/extending/upstream.md shows how to write one, and
+`check_provider` of `holdfast_lab.contracts` checks it.
 """
 
 from __future__ import annotations

@@ -108,7 +108,8 @@ def checked_prompt(request: ChatRequest, params: Table, unknown: Rule, rules: Ta
     """Return the prompt. Raise `Unsupported` if a parameter, or a field of a message or a tool, is refused."""
     problem = refusal(request.params, params, unknown)
     if problem is None:
-        problem = refusal({"messages": request.messages, "tools": request.params.get("tools")}, rules, PASSED_ON)
+        asked = {name: value for name, value in request.params.items() if name == "tools"}
+        problem = refusal({"messages": request.messages, **asked}, rules, PASSED_ON)
     if problem is not None:
         raise Unsupported(problem.message, problem.field)
     prompt = prompt_of(request.messages, request.params)

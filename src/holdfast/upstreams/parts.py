@@ -34,6 +34,7 @@ __all__ = [
     "refuse_part",
     "schema_of",
     "speaker_first",
+    "thoughts_of",
 ]
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
@@ -83,6 +84,11 @@ def assistant_text(turn: AssistantTurn, who: str) -> str:
     return "\n\n".join(filter(None, [plain_text(turn.content, who), turn.refusal]))
 
 
+def thoughts_of(turn: AssistantTurn, *kinds: str) -> list[dict[str, Any]]:
+    """Return the reasoning of a turn that is in the shape of one dialect, by its types."""
+    return [thought for thought in turn.thoughts if thought.get("type") in kinds]
+
+
 def calls_of(turn: AssistantTurn) -> Sequence[Call]:
     """Return the calls of functions. Raises `Unsupported` if there are others."""
     calls = [call for call in turn.calls if isinstance(call, Call) and call.kind == "function"]
@@ -116,8 +122,7 @@ def schema_of(form: Format | Opaque | None, who: str) -> dict[str, Any] | None:
         raise Unsupported(f"{who} takes a response_format of the type {kinds}.", "response_format")
     if form is None or form.kind == "text":
         return None
-    schema: dict[str, Any] = form.described.get("schema", {})
-    return schema
+    return form.schema
 
 
 def pictures_after_results(turns: Sequence[AnyTurn]) -> list[AnyTurn]:

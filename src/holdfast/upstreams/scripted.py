@@ -28,7 +28,8 @@ import msgspec
 
 from ..errors import ProviderError, ProviderRefused
 from ..events import Finish, Outlet, Reasoning, ToolCall, ToolDelta, Usage, Yielded, put
-from ..history import text_of
+from ..prompt import ResultTurn, ToolSpec, text_in
+from ..prompt.openai_shape import newest_question, prompt_of, role_of, turns_of
 from . import ChatRequest
 from .kinds import ProviderKind
 
@@ -70,7 +71,7 @@ class Scripted:
         script = self._scripts.get(request.model.partition(":")[0])
         if script is None:
             raise ProviderRefused(f"{self.name} has no script {request.model!r}.", code="model_not_found", status=404)
-        input_tokens = sum(len(text_of(message.get("content")).split()) for message in request.messages)
+        input_tokens = sum(len(text_in(turn.content).split()) for turn in turns_of(request.messages))
         out.emit([Usage(input_tokens, 0, "estimated")])
         await script(request, _Counting(out, input_tokens))
 
@@ -102,7 +103,7 @@ class _Counting:
 
 
 async def _echo(request: ChatRequest, out: Outlet) -> None:
-    await _emit_words(_words(_last_user_text(request)), out)
+    await _emit_words(_words(newest_question(request.messages)), out)
     await put(out, [Finish("stop")])
 
 
@@ -121,7 +122,7 @@ async def _lorem(request: ChatRequest, out: Outlet) -> None:
 
 
 async def _think(request: ChatRequest, out: Outlet) -> None:
-    text = _last_user_text(request)
+    text = newest_question(request.messages)
     await put(
         out, [Reasoning(word) for word in _words(f"The user said {len(text.split())} words. I shall repeat them.")]
     )
@@ -129,12 +130,13 @@ async def _think(request: ChatRequest, out: Outlet) -> None:
 
 
 async def _tool(request: ChatRequest, out: Outlet) -> None:
-    if request.messages and request.messages[-1].get("role") == "tool":
-        await _emit_words(_words(f"The tool says: {text_of(request.messages[-1].get('content'))}"), out)
+    turns = list(turns_of(request.messages))
+    if turns and isinstance(turns[-1], ResultTurn):
+        await _emit_words(_words(f"The tool says: {text_in(turns[-1].content)}"), out)
         await put(out, [Finish("stop")])
         return
-    results = sum(message.get("role") == "tool" for message in request.messages)
-    id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(_last_user_text(request))
+    results = sum(isinstance(turn, ResultTurn) for turn in turns)
+    id, name, arguments = f"call_{results + 1}", _first_tool(request), _arguments(newest_question(request.messages))
     await put(out, [ToolDelta(0, id, name)])
     await put(out, [ToolDelta(0, arguments=arguments), ToolCall(id, name, arguments)])
     await put(out, [Finish("tool_calls")])
@@ -142,9 +144,10 @@ async def _tool(request: ChatRequest, out: Outlet) -> None:
 
 async def _steps(request: ChatRequest, out: Outlet) -> None:
     """Emit the lines up to the next call, and make it. The number of results is the position in the script."""
-    lines = _last_user_text(request).splitlines(keepends=True)
-    question = max((n for n, message in enumerate(request.messages) if message.get("role") == "user"), default=0)
-    done = sum(message.get("role") == "tool" for message in request.messages[question:])
+    lines = newest_question(request.messages).splitlines(keepends=True)
+    turns = list(turns_of(request.messages))
+    question = max((n for n, turn in enumerate(turns) if role_of(turn) == "user"), default=0)
+    done = sum(isinstance(turn, ResultTurn) for turn in turns[question:])
     calls = [n for n, line in enumerate(lines) if _CALL.fullmatch(line.strip())]
     first = calls[done - 1] + 1 if 0 < done <= len(calls) else 0
     last = calls[done] if done < len(calls) else len(lines)
@@ -189,7 +192,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _first_half(request: ChatRequest) -> list[str]:
-    words = list(_words(_last_user_text(request)))
+    words = list(_words(newest_question(request.messages)))
     return words[: (len(words) + 1) // 2]
 
 
@@ -204,16 +207,9 @@ def _numbers(model: str) -> tuple[int, float]:
         ) from None
 
 
-def _last_user_text(request: ChatRequest) -> str:
-    messages = [message for message in request.messages if message.get("role") == "user"]
-    return text_of(messages[-1].get("content")) if messages else ""
-
-
 def _first_tool(request: ChatRequest) -> str:
-    for tool in request.params.get("tools") or ():
-        if isinstance(tool, dict) and isinstance(function := tool.get("function"), dict) and function.get("name"):
-            return str(function["name"])
-    return "lookup"
+    tools = prompt_of((), request.params).tools
+    return next((tool.name for tool in tools if isinstance(tool, ToolSpec) and tool.name), "lookup")
 
 
 def _arguments(text: str) -> str:

@@ -22,6 +22,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    LegStarted,
     Notice,
     Reasoning,
     RunStarted,
@@ -36,7 +37,7 @@ from ..events import (
     Usage,
 )
 from ..history import Message, text_of
-from . import sse
+from . import native, sse
 from .outcome import cost_of, finish_reason, verdict
 from .tool_calls import CallPiece, ToolCalls
 
@@ -125,6 +126,8 @@ class AgUiEvents:
             yield from self._result(event)
         elif isinstance(event, Settled):
             yield from self._end(event.settlement)
+        elif isinstance(event, LegStarted):
+            yield {"type": "CUSTOM", "name": "holdfast.leg.started", "value": native.seam(event)}
         elif isinstance(event, (Notice, ToolProgress, ApprovalRequested, ApprovalDecided, Steered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 

@@ -17,6 +17,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    LegStarted,
     Notice,
     OpenCall,
     Reasoning,
@@ -72,6 +73,8 @@ def run_metadata(settled: Settlement, run: str) -> _Part:
         fields["code"] = f"stopped_by_{settled.by}"
     if settled.answered_by:
         fields["answeredBy"] = settled.answered_by
+    if settled.legs:
+        fields["legs"] = native.legs(settled.legs)
     return {"holdfast": fields}
 
 
@@ -176,6 +179,8 @@ class PartStream:
             case Notice():
                 notice = {"code": event.code, "message": event.message, "model": event.model or None}
                 return [{"type": "data-notice", "data": notice, "transient": True}]
+            case LegStarted():
+                return [{"type": "data-leg-started", "data": native.seam(event)}]
             case Steered():
                 return [{"type": "data-steered", "id": event.id, "data": {"text": event.text}}]
             case ApprovalRequested():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -33,23 +34,65 @@ def content(message: UIMessage) -> _Content:
     return parts
 
 
+class _Text(msgspec.Struct, frozen=True):
+    text: str
+
+
+class _File(msgspec.Struct, frozen=True, rename="camel"):
+    url: str
+    media_type: str
+    filename: Any = None
+
+
 def _content_part(part: _Part) -> _Part | None:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return {"type": "text", "text": text} if text else None
-        case {"type": "file", "url": str(url), "mediaType": str(media_type)}:
-            return _file(url, media_type, part.get("filename"))
-        case {"type": "text"} | {"type": "file"}:
-            raise BadRequest("A text part has a text, and a file part a url and a mediaType.", param="messages")
+    try:
+        match part:
+            case {"type": "text"}:
+                text = msgspec.convert(part, _Text).text
+                return {"type": "text", "text": text} if text else None
+            case {"type": "file"}:
+                return _file(msgspec.convert(part, _File))
+    except msgspec.ValidationError:
+        message = "A text part has a text, and a file part a url and a mediaType."
+        raise BadRequest(message, param="messages") from None
     return None
 
 
-def _file(url: str, media_type: str, name: Any) -> _Part:
-    if media_type.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    if not url.startswith("data:"):
+def _file(file: _File) -> _Part:
+    if file.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": file.url}}
+    if not file.url.startswith("data:"):
         raise BadRequest("A file that is no image has to be sent as a data URL.", param="messages")
-    return {"type": "file", "file": {"filename": name if isinstance(name, str) else "file", "file_data": url}}
+    name = file.filename if isinstance(file.filename, str) else "file"
+    return {"type": "file", "file": {"filename": name, "file_data": file.url}}
+
+
+class _Tool(msgspec.Struct, frozen=True, rename="camel"):
+    """A part for one call of a tool. A tool that the client does not know by its type has a name."""
+
+    type: str
+    tool_call_id: str
+    state: str
+    tool_name: Any = None
+    input: Any = {}
+    output: Any = None
+    error_text: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(self.tool_name if self.type == "dynamic-tool" else self.type.removeprefix("tool-"))
+
+    @property
+    def result(self) -> str | None:
+        """What it has returned; None if it has not ended."""
+        match self.state:
+            case "output-available":
+                return _text(self.output)
+            case "output-error":
+                return _text(self.error_text or "The tool failed.")
+            case "output-denied":
+                return "The user did not allow this call."
+        return None
 
 
 class ToolPartOutput(msgspec.Struct, frozen=True):
@@ -61,23 +104,20 @@ class ToolPartOutput(msgspec.Struct, frozen=True):
 
 def outputs(message: UIMessage) -> list[ToolPartOutput]:
     """Return the tool results of a message."""
-    results = [_output(part) for part in message.parts if _is_tool(part)]
-    return [output for output in results if output is not None]
+    return [ToolPartOutput(tool.tool_call_id, result) for tool, result in _results(message.parts)]
 
 
-def _is_tool(part: _Part) -> bool:
-    kind = part.get("type")
-    return isinstance(kind, str) and (kind == "dynamic-tool" or kind.startswith("tool-"))
+def _results(parts: Iterable[_Part]) -> list[tuple[_Tool, str]]:
+    """Return the calls that have ended, with their results."""
+    tools = [tool for part in parts if (tool := _tool(part)) is not None]
+    return [(tool, result) for tool in tools if (result := tool.result) is not None]
 
 
-def _output(part: _Part) -> ToolPartOutput | None:
+def _tool(part: _Part) -> _Tool | None:
     match part:
-        case {"toolCallId": str(id), "state": "output-available"}:
-            return ToolPartOutput(id, _text(part.get("output")))
-        case {"toolCallId": str(id), "state": "output-error"}:
-            return ToolPartOutput(id, _text(part.get("errorText") or "The tool failed."))
-        case {"toolCallId": str(id), "state": "output-denied"}:
-            return ToolPartOutput(id, "The user did not allow this call.")
+        case {"type": str(kind)} if kind == "dynamic-tool" or kind.startswith("tool-"):
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(part, _Tool)
     return None
 
 
@@ -100,30 +140,35 @@ def model_messages(messages: Sequence[UIMessage]) -> list[dict[str, Any]]:
 def _steps(parts: Iterable[_Part]) -> list[list[_Part]]:
     steps: list[list[_Part]] = [[]]
     for part in parts:
-        if part.get("type") == "step-start":
-            steps.append([])
-        else:
-            steps[-1].append(part)
+        match part:
+            case {"type": "step-start"}:
+                steps.append([])
+            case _:
+                steps[-1].append(part)
     return steps
 
 
 def _step(parts: list[_Part]) -> list[dict[str, Any]]:
     """Return one answer of the model with the results of its calls. A call without a result is left out."""
-    text = "".join(part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str))
-    answered = [(part, output) for part in parts if _is_tool(part) and (output := _output(part)) is not None]
-    calls = [_call(part, output.id) for part, output in answered]
-    if not text and not calls:
+    text, results = "".join(map(_said, parts)), _results(parts)
+    if not text and not results:
         return []
     answer: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if calls:
-        answer["tool_calls"] = calls
-    results = [{"role": "tool", "tool_call_id": output.id, "content": output.text} for _, output in answered]
-    return [answer, *results]
+    if results:
+        answer["tool_calls"] = [_call(tool) for tool, _ in results]
+    return [answer, *({"role": "tool", "tool_call_id": tool.tool_call_id, "content": said} for tool, said in results)]
 
 
-def _call(part: _Part, id: str) -> dict[str, Any]:
-    name = part.get("toolName") if part["type"] == "dynamic-tool" else part["type"].removeprefix("tool-")
-    return {"id": id, "type": "function", "function": {"name": str(name), "arguments": _text(part.get("input", {}))}}
+def _said(part: _Part) -> str:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+    return ""
+
+
+def _call(tool: _Tool) -> dict[str, Any]:
+    called = {"name": tool.name, "arguments": _text(tool.input)}
+    return {"id": tool.tool_call_id, "type": "function", "function": called}
 
 
 # Stored messages.
@@ -176,7 +221,7 @@ def _add_answer(turn: dict[str, Any], message: Message) -> None:
 
 def _add_result(parts: list[_Part], message: Message) -> None:
     for part in parts:
-        if part.get("toolCallId") == message.tool_call_id:
+        if "toolCallId" in part and part["toolCallId"] == message.tool_call_id:
             part |= {"state": "output-available", "output": message.content}
 
 

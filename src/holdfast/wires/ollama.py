@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..asks.own import OwnOllama
 from ..error_help import help_at
 from ..errors import BadRequest
 from ..events import (
@@ -31,6 +32,57 @@ from .tool_calls import json_arguments
 _encode = msgspec.json.Encoder().encode
 
 # Requests.
+
+
+class OllamaFunction(msgspec.Struct, frozen=True):
+    """The function that a call names."""
+
+    name: str
+    arguments: Any = {}
+
+
+class OllamaCall(msgspec.Struct, frozen=True):
+    """A call of a tool. Ollama's own have no ids."""
+
+    function: OllamaFunction
+    id: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class OllamaMessage(msgspec.Struct, frozen=True):
+    """A message of a chat."""
+
+    role: Any = None
+    content: Any = None
+    images: list[str] | None = None
+    tool_calls: list[OllamaCall] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class OwnFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of every request that only an Ollama knows."""
+
+    options: dict[str, Any] | None = None
+    think: Any = None
+    keep_alive: Any = None
+    truncate: Any = None
+    shift: Any = None
+
+
+class OllamaBody(OwnFields, frozen=True, kw_only=True):
+    """A request to chat or to generate, with the fields that are read here."""
+
+    model: str
+    messages: list[OllamaMessage] | None = None
+    prompt: str | None = None
+    system: Any = None
+    images: list[str] | None = None
+    stream: bool | None = None
+    format: Any = None
+    tools: Any = None
+    tool_choice: Any = None
+
 
 _LOADED = harmless("It controls how a model is loaded, which is up to the upstream.")
 _CUT = harmless("The model's upstream refuses input that is too long.")
@@ -98,20 +150,17 @@ _PARAMS = {"num_predict": "max_tokens", "repeat_penalty": "repeat_penalty"}
 _MAGIC = {"/9j/": "jpeg", "iVBOR": "png", "R0lG": "gif", "UklGR": "webp"}
 
 
-def chat_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+def chat_of(body: OllamaBody) -> dict[str, Any]:
     """Return a request in OpenAI's shape."""
-    chat = {
-        "model": plain_name(fields.get("model")),
-        "messages": _messages(fields),
-        "stream": fields.get("stream") is not False,
-    }
-    tools = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name)}
-    return chat | tools | _format(fields.get("format")) | _options(fields.get("options")) | _effort(fields.get("think"))
+    chat = {"model": plain_name(body.model), "messages": _messages(body), "stream": body.stream is not False}
+    tools = {"tools": body.tools} if body.tools else {}
+    choice = {"tool_choice": body.tool_choice} if body.tool_choice else {}
+    return chat | tools | choice | _format(body.format) | _options(body.options or {}) | _effort(body.think)
 
 
-def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def own_fields(body: OwnFields) -> OwnOllama:
     """Return what an upstream that is an Ollama itself gets as it was sent."""
-    return {name: fields[name] for name in OWN_FIELDS if fields.get(name) is not None}
+    return OwnOllama(**{name: getattr(body, name) for name in OWN_FIELDS})
 
 
 def plain_name(model: Any) -> Any:
@@ -129,10 +178,8 @@ def _format(form: Any) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": form}}}
 
 
-def _options(options: Any) -> dict[str, Any]:
-    if not isinstance(options or {}, dict):
-        raise BadRequest("options is an object.", param="options")
-    values = {name: value for name, value in (options or {}).items() if value is not None}
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in options.items() if value is not None}
     kept = {_PARAMS.get(name, name): value for name, value in values.items() if _OPTIONS.get(name) == USED}
     return {name: value for name, value in kept.items() if not (name == "max_tokens" and value < 0)}
 
@@ -142,17 +189,12 @@ def _effort(think: Any) -> dict[str, Any]:
     return {"reasoning_effort": think} if isinstance(think, str) else {}
 
 
-def _messages(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if "prompt" in fields or "messages" not in fields:
-        system = [{"role": "system", "content": fields["system"]}] if fields.get("system") else []
-        prompt = {"role": "user", "content": fields.get("prompt") or "", "images": fields.get("images")}
-        return [*system, _chat_message(prompt, "images")]
-    messages, waiting = [], list[_Waiting]()
-    for place, message in enumerate(fields["messages"]):
-        if not isinstance(message, dict):
-            raise BadRequest("A message is an object.", param=f"messages[{place}]")
-        messages.append(_turn(message, f"messages[{place}]", waiting))
-    return messages
+def _messages(body: OllamaBody) -> list[dict[str, Any]]:
+    if body.messages is None or body.prompt is not None:
+        system = [{"role": "system", "content": body.system}] if body.system else []
+        return [*system, _chat_message("user", body.prompt, body.images)]
+    waiting = list[_Waiting]()
+    return [_turn(message, waiting) for message in body.messages]
 
 
 class _Waiting(NamedTuple):
@@ -163,26 +205,24 @@ class _Waiting(NamedTuple):
     was_named: bool
 
 
-def _turn(message: Mapping[str, Any], param: str, waiting: list[_Waiting]) -> dict[str, Any]:
+def _turn(message: OllamaMessage, waiting: list[_Waiting]) -> dict[str, Any]:
     """Return a message in OpenAI's shape."""
-    if message.get("role") == "tool":
-        id = _answered(message, waiting)
-        return {"role": "tool", "tool_call_id": id, "content": message.get("content") or ""}
-    chat = _chat_message(message, f"{param}.images")
-    calls = message.get("tool_calls")
-    if calls:
-        chat["tool_calls"] = [_call(call, f"{param}.tool_calls[{n}]", n, waiting) for n, call in enumerate(calls)]
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": _answered(message, waiting), "content": message.content or ""}
+    chat = _chat_message(message.role, message.content, message.images)
+    if message.tool_calls:
+        chat["tool_calls"] = [_call(call, place, waiting) for place, call in enumerate(message.tool_calls)]
         chat["content"] = chat["content"] or None
     return chat
 
 
-def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
+def _answered(result: OllamaMessage, waiting: list[_Waiting]) -> str:
     """Return the id of the call that a result belongs to, which then waits no longer.
 
     A result belongs to the call with its id. If the calls have no ids (Ollama's own have none, and LiteLLM leaves them
     out), it belongs to the first call of its name that waits.
     """
-    id, name = result.get("tool_call_id"), result.get("tool_name") or result.get("name")
+    id, name = result.tool_call_id, result.tool_name or result.name
     fits = [call for call in waiting if id is not None and call.id == id]
     fits = fits or [call for call in waiting if name in (None, call.name) and (id is None or not call.was_named)]
     if not fits:
@@ -191,14 +231,12 @@ def _answered(result: Mapping[str, Any], waiting: list[_Waiting]) -> str:
     return fits[0].id
 
 
-def _chat_message(message: Mapping[str, Any], param: str) -> dict[str, Any]:
-    text, images = message.get("content") or "", message.get("images") or []
-    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
-        raise BadRequest("images are texts of base64.", param=param)
+def _chat_message(role: Any, content: Any, images: Sequence[str] | None) -> dict[str, Any]:
+    text = content or ""
     if not images:
-        return {"role": message.get("role"), "content": text}
+        return {"role": role, "content": text}
     parts = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
-    return {"role": message.get("role"), "content": [{"type": "text", "text": text}, *parts] if text else parts}
+    return {"role": role, "content": [{"type": "text", "text": text}, *parts] if text else parts}
 
 
 def _data_url(image: str) -> str:
@@ -206,15 +244,12 @@ def _data_url(image: str) -> str:
     return image if image.startswith(("data:", "http")) else f"data:image/{kind};base64,{image}"
 
 
-def _call(call: Any, param: str, place: int, waiting: list[_Waiting]) -> dict[str, Any]:
-    match call:
-        case {"function": {"name": str(name), **more}}:
-            id = call.get("id") or f"call_{len(waiting)}_{place}"
-            waiting.append(_Waiting(id, name, was_named="id" in call))
-            arguments = more.get("arguments", {})
-            text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
-            return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
-    raise BadRequest("A call has a function with a name.", param=param)
+def _call(call: OllamaCall, place: int, waiting: list[_Waiting]) -> dict[str, Any]:
+    id = call.id or f"call_{len(waiting)}_{place}"
+    waiting.append(_Waiting(id, call.function.name, was_named=call.id is not msgspec.UNSET))
+    arguments = call.function.arguments
+    text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
+    return {"id": id, "type": "function", "function": {"name": call.function.name, "arguments": text}}
 
 
 # Responses.
@@ -235,6 +270,10 @@ class OllamaLines:
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the lines of the next events, one by one."""
         return [_encode(line) + b"\n" for event in events for line in self._lines(event)]
+
+    def heartbeat(self) -> bytes:
+        """Return a piece without text: lines of JSON have no comments."""
+        return _encode(self._piece("")) + b"\n"
 
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the line that ends the stream, not its run, with the reason."""
@@ -287,10 +326,10 @@ class OllamaLines:
         last = dict(pieces[-1]) if pieces else self._piece("")
         messages = [piece["message"] if self._is_chat else piece for piece in pieces]
         field = "content" if self._is_chat else "response"
-        joined: dict[str, Any] = {field: "".join(each.get(field) or "" for each in messages)}
-        if thoughts := "".join(each.get("thinking") or "" for each in messages):
+        joined: dict[str, Any] = {field: "".join(each[field] for each in messages if field in each)}
+        if thoughts := "".join(each["thinking"] for each in messages if "thinking" in each):
             joined["thinking"] = thoughts
-        if calls := [call for each in messages for call in each.get("tool_calls") or ()]:
+        if calls := [call for each in messages if "tool_calls" in each for call in each["tool_calls"]]:
             joined["tool_calls"] = calls
         return {**last, "message": {**last["message"], **joined}} if self._is_chat else {**last, **joined}
 

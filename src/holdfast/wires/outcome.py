@@ -22,7 +22,9 @@ def finish_reason(settled: Settlement, said: str | None = None) -> str:
 
 def verdict(settled: Settlement, run: str) -> dict[str, Any]:
     """Return additional fields of an answer whose run did not complete, or that another model gave; else none."""
-    answered_by = {"answered_by": settled.answered_by} if settled.answered_by else {}
+    answered_by: dict[str, Any] = {"answered_by": settled.answered_by} if settled.answered_by else {}
+    if settled.legs:
+        answered_by["legs"] = native.legs(settled.legs)
     if isinstance(settled, Completed):
         return {"holdfast": {"outcome": "completed", "run_id": run, **answered_by}} if answered_by else {}
     told: dict[str, Any] = {}

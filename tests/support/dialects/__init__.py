@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from holdfast.testing import PLAYED, Ending, UpstreamUnderTest
 from holdfast.upstreams import Provider
 from holdfast.upstreams.kinds import ProviderSetup, kind_of
+from holdfast_lab.contracts import PLAYED, Ending, UpstreamUnderTest
 from tests.support.upstream import Cut, Eof, Hang, Raw, Script, Upstream
 
 

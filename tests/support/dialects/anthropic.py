@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from holdfast.testing import PLAYED
+from holdfast_lab.contracts import PLAYED
 from tests.support.dialects import Dialect
 from tests.support.upstream import Status
 

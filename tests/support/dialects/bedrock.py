@@ -5,7 +5,7 @@ import struct
 import zlib
 from typing import Any
 
-from holdfast.testing import PLAYED
+from holdfast_lab.contracts import PLAYED
 from tests.support.dialects import Dialect
 from tests.support.upstream import Status
 

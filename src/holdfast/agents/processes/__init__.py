@@ -131,7 +131,7 @@ class Processes:
         start = children.start_child(self._table.starting, command, child, env=env, cwd=cwd, stdin=stdin, stderr=stderr)
         starting = asyncio.ensure_future(start)
         self._started.append(starting)
-        await asyncio.shield(starting)  # if cancelled here, the child exists all the same
+        await asyncio.shield(starting)  # a cancel here does not undo the start of the child
         self.groups.add(child.pid)
         return child
 

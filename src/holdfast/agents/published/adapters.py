@@ -26,8 +26,9 @@ from ...events import (
     Usage,
     Yielded,
 )
-from ...history import text_of
 from ...ids import new_id
+from ...prompt import AssistantTurn, ResultTurn, UserTurn, calls_in, text_in
+from ...prompt.openai_shape import role_of, turns_of
 from ..request import AgentRequest
 
 Events = AsyncGenerator[Yielded]
@@ -101,23 +102,23 @@ def _counted(*used: Any) -> Usage:
 def _pydantic_history(messages: list[dict[str, Any]]) -> tuple[str | None, list[Any]]:
     """Return the newest message, and all others as messages of pydantic-ai."""
     made: Any = importlib.import_module("pydantic_ai.messages")
-    has_prompt = bool(messages) and messages[-1]["role"] == "user"
-    names: dict[str, str] = {}
+    turns = list(turns_of(messages))
+    prompt = turns.pop() if turns and role_of(turns[-1]) == "user" else None
+    names = {call.id: call.name for turn in turns for call in calls_in(turn)}
     history: list[Any] = []
-    for message in messages[:-1] if has_prompt else messages:
-        text, role = text_of(message.get("content")), message["role"]
-        if role == "assistant":
-            calls = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
-            names |= {id: function["name"] for id, function in calls}
-            parts = [made.ToolCallPart(called["name"], called["arguments"], tool_call_id=id) for id, called in calls]
-            history.append(made.ModelResponse(parts=[*([made.TextPart(text)] if text else []), *parts]))
-        elif role == "tool":
-            id = message["tool_call_id"]
-            history.append(made.ModelRequest(parts=[made.ToolReturnPart(names.get(id, ""), text, tool_call_id=id)]))
-        else:
-            kind = made.UserPromptPart if role == "user" else made.SystemPromptPart
-            history.append(made.ModelRequest(parts=[kind(text)]))
-    return text_of(messages[-1].get("content")) if has_prompt else None, history
+    for turn in turns:
+        text = text_in(turn.content)
+        match turn:
+            case AssistantTurn():
+                calls = [made.ToolCallPart(call.name, call.arguments, tool_call_id=call.id) for call in calls_in(turn)]
+                history.append(made.ModelResponse(parts=[*([made.TextPart(text)] if text else []), *calls]))
+            case ResultTurn(id):
+                history.append(made.ModelRequest(parts=[made.ToolReturnPart(names.get(id, ""), text, tool_call_id=id)]))
+            case UserTurn():
+                history.append(made.ModelRequest(parts=[made.UserPromptPart(text)]))
+            case _:
+                history.append(made.ModelRequest(parts=[made.SystemPromptPart(text)]))
+    return None if prompt is None else text_in(prompt.content), history
 
 
 def _of_pydantic(event: Any, has_text: bool) -> Iterator[Yielded]:
@@ -183,18 +184,23 @@ async def openai_agents(agent: Any, request: AgentRequest) -> Events:
             result.cancel()
 
 
+_FINISH_REASONS = ("finish_reason", "stop_reason", "done_reason")
+"""Names of the finish reason: OpenAI's, Anthropic's, Ollama's."""
+
+
 def _agents_input(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the conversation as items of OpenAI's Responses."""
     items: list[dict[str, Any]] = []
-    for message in messages:
-        text = text_of(message.get("content"))
-        if message["role"] == "tool":
-            items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": text})
-            continue
-        if text:
-            items.append({"role": message["role"], "content": text})
-        for call in message.get("tool_calls") or ():
-            items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    for turn in turns_of(messages):
+        text = text_in(turn.content)
+        match turn:
+            case ResultTurn(id):
+                items.append({"type": "function_call_output", "call_id": id, "output": text})
+            case _ if text:
+                items.append({"role": role_of(turn), "content": text})
+        for call in calls_in(turn):
+            called = {"name": call.name, "arguments": call.arguments}
+            items.append({"type": "function_call", "call_id": call.id, **called})
     return items
 
 
@@ -263,10 +269,11 @@ class _GraphOutput:
         if thought := message.additional_kwargs.get("reasoning_content"):
             yield Reasoning(thought)
         for block in [message.content] if isinstance(message.content, str) else message.content:
-            if isinstance(block, str) or block.get("type") == "text":
-                yield Text(block if isinstance(block, str) else block["text"])
-            elif block.get("type") in ("reasoning", "thinking"):
-                yield Reasoning(block.get("reasoning") or block.get("thinking") or "")
+            match block:
+                case str(text) | {"type": "text", "text": str(text)}:
+                    yield Text(text)
+                case {"type": "reasoning", "reasoning": str(thought)} | {"type": "thinking", "thinking": str(thought)}:
+                    yield Reasoning(thought)
 
     def update(self, update: dict[str, Any]) -> Iterator[Yielded]:
         """Yield the events of a node's update: calls, results, usage."""
@@ -274,8 +281,10 @@ class _GraphOutput:
             if node == "__interrupt__":
                 yield from self.usage()
                 yield _waits("The graph")
-            for message in (changed or {}).get("messages", ()) if isinstance(changed, dict) else ():
-                yield from self._added(message)
+            match changed:
+                case {"messages": messages}:
+                    for message in messages:
+                        yield from self._added(message)
 
     def _added(self, message: Any) -> Iterator[Yielded]:
         kind = getattr(message, "type", "")
@@ -283,13 +292,12 @@ class _GraphOutput:
             for call in message.tool_calls:
                 self._calls.add(call["id"])
                 yield ToolCall(call["id"], call["name"], _json(call["args"]))
-            usage = message.usage_metadata or {}
-            self._input += usage.get("input_tokens", 0)
-            self._output += usage.get("output_tokens", 0)
-            metadata = message.response_metadata
-            self._finish = (
-                metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason") or ""
-            )
+            match message.usage_metadata:
+                case {"input_tokens": asked, "output_tokens": answered}:
+                    self._input += asked
+                    self._output += answered
+            reasons = (message.response_metadata.get(name) for name in _FINISH_REASONS)
+            self._finish = next(filter(None, reasons), "")
         elif kind == "tool" and message.tool_call_id in self._calls:
             yield ToolResult(message.tool_call_id, _json(message.content), message.status == "error")
 

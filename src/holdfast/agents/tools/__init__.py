@@ -285,7 +285,7 @@ def _schema(arguments: type[msgspec.Struct], described: dict[str, str]) -> dict[
     schema.pop("title", None)
     schema["properties"] = {
         name: {**field, **({"description": described[name]} if name in described else {})}
-        for name, field in schema.get("properties", {}).items()
+        for name, field in schema["properties"].items()
     }
     return {**schema, **({"$defs": components} if components else {})}
 
@@ -323,6 +323,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+class _Arguments(msgspec.Struct, frozen=True, rename="camel"):
+    """The schema of a tool's arguments, as far as it is read here. That of an MCP server may be anything."""
+
+    properties: Any = None
+    required: Any = None
+    additional_properties: Any = None
+
+
 def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
     """Return an error in the arguments of a call that is certain by the schema, before an approval is requested.
 
@@ -330,20 +338,26 @@ def misfit(tool: Tool, arguments: dict[str, Any]) -> str:
     """
     if isinstance(tool, Particular):
         return tool.misfit(arguments)
-    properties = tool.parameters.get("properties") or {}
-    if missing := [name for name in tool.parameters.get("required") or () if name not in arguments]:
+    schema = msgspec.convert(tool.parameters, _Arguments)
+    properties = schema.properties or {}
+    if missing := [name for name in schema.required or () if name not in arguments]:
         return f"The arguments do not fit: {missing[0]} is missing."
     unknown = [name for name in arguments if name not in properties]
-    if unknown and tool.parameters.get("additionalProperties") is False:
+    if unknown and schema.additional_properties is False:
         return f"The arguments do not fit: there is no {unknown[0]}."
     wrong = [name for name, value in arguments.items() if not _may_be(value, properties.get(name))]
     return f"The arguments do not fit: {wrong[0]} does not match the schema." if wrong else ""
 
 
 def _may_be(value: Any, schema: Any) -> bool:
-    declared = schema.get("type") if isinstance(schema, dict) else None
-    kinds = [declared] if isinstance(declared, str) else declared
-    if not isinstance(kinds, list) or isinstance(value, str) or not all(kind in _KINDS for kind in kinds):
+    match schema:
+        case {"type": str(kind)}:
+            kinds = [kind]
+        case {"type": list(kinds)}:
+            pass
+        case _:
+            return True
+    if isinstance(value, str) or not all(kind in _KINDS for kind in kinds):
         return True
     if isinstance(value, bool):
         return "boolean" in kinds

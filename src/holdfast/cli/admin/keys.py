@@ -80,7 +80,7 @@ def key_new(
     made = audited(settings, "key.new", make)
     click.echo(made.key)
     show.note("Save this key: it cannot be shown again. Clients send it as Authorization: Bearer …")
-    show.note("The command line sends the key in HOLDFAST_API_KEY.")
+    show.note("The command line sends the key in HOLDFAST_CLIENT_KEY.")
 
 
 @key.command("ls")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @click.group()
 def secrets() -> None:
-    """Rotate the key that encrypts stored secrets, or delete them if it is lost.
+    """Manage the encryption of stored provider keys.
 
     Stored secrets are the keys of providers that were set in the browser, and the secrets of second factors. The key is
     HOLDFAST_SECRET_KEY, or the file HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else
@@ -108,7 +108,7 @@ def _give_up(settings: Settings, file: SavedFile | None, kept: KeptSettings) -> 
         click.echo(f"Deleted {what_is_sealed(kept)}. The servers go on without them within a second.")
         return
     aside = file.put_away()
-    click.echo(f"Given up: {what_is_sealed(kept)}. Restart the server, and enter them again.")
+    click.echo(f"Deleted: {what_is_sealed(kept)}. Restart the server, and enter them again.")
     show.note(f"If the key turns up, stop the server and rename {aside} to {file.path}.")
 
 

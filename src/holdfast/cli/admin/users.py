@@ -208,7 +208,7 @@ def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
     done = "Would import" if dry_run else "Imported"
     click.echo(f"{done} {result.sessions} chats and {result.comparisons} comparisons. Known: {result.known}.")
     if result.refused:
-        show.note(f"{result.refused} are not valid, so that nothing would be imported. {result.reason}", "yellow")
+        show.note(f"Nothing would be imported: {result.refused} entries are not valid. {result.reason}", "yellow")
 
 
 user.add_command(user_budget)

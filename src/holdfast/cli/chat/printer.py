@@ -61,23 +61,27 @@ class Printer:
 
     def _print_work(self, event: Object) -> None:
         """Print the work of an agent: a line when a call begins, and one when it has ended."""
-        if event["type"] == "tool.call" and event.get("own"):
-            self._names[event["id"]] = event["name"]
-            self.aside(f"→ {visible(event['name'])} {show.line(visible(event['arguments']), WIDEST)}")
-        elif event["type"] == "tool.progress" and event["id"] in self._names:
-            self._notice(f"progress of {event['id']}", f"  {self._names[event['id']]}: {_how_far(event)}")
-        elif event["type"] == "tool.result" and event["id"] in self._names:
-            self._result(event)
-        elif event["type"] == "approval.decided":
-            decision = "allowed" if event["decision"] == "allow" else "denied"
-            note = event.get("note", "")
-            self.aside(f"  {decision}{': ' + show.line(note, WIDEST) if note else ''}")
-        elif event["type"] == "run.steered":
-            self.aside(f"» {show.line(event['text'], WIDEST)}")
+        match event:
+            case {"type": "tool.call", "own": True}:
+                self._names[event["id"]] = event["name"]
+                self.aside(f"→ {visible(event['name'])} {show.line(visible(event['arguments']), WIDEST)}")
+            case {"type": "tool.progress", "id": id} if id in self._names:
+                self._notice(f"progress of {id}", f"  {self._names[id]}: {_how_far(event)}")
+            case {"type": "tool.result", "id": id} if id in self._names:
+                self._result(event)
+            case {"type": "approval.decided", "note": str(note)} if note:
+                self.aside(f"  {_DECIDED[event['decision']]}: {show.line(note, WIDEST)}")
+            case {"type": "approval.decided"}:
+                self.aside(f"  {_DECIDED[event['decision']]}")
+            case {"type": "run.steered"}:
+                self.aside(f"» {show.line(event['text'], WIDEST)}")
 
     def _result(self, event: Object) -> None:
-        seconds = event.get("seconds")
-        took = "" if seconds is None else f" {seconds:.1f} s" if seconds >= 1 else f" {seconds * 1000:.0f} ms"
+        match event:
+            case {"seconds": int() | float() as seconds}:
+                took = f" {seconds:.1f} s" if seconds >= 1 else f" {seconds * 1000:.0f} ms"
+            case _:
+                took = ""
         name = self._names[event["id"]]
         if event["is_error"]:
             self.aside(f"✗ {name}{took}: {show.line(event['output'], WIDEST)}", "yellow")
@@ -153,15 +157,30 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+_DECIDED = {"allow": "allowed", "deny": "denied"}
+
+
 def _how_far(progress: Object) -> str:
-    fraction = progress.get("fraction")
-    share = "" if fraction is None else f" {fraction:.0%}"
-    return show.line(progress.get("message", ""), WIDEST) + share
+    share, said = "", ""
+    match progress:
+        case {"fraction": int() | float() as fraction}:
+            share = f" {fraction:.0%}"
+    match progress:
+        case {"message": str(message)}:
+            said = message
+    return show.line(said, WIDEST) + share
 
 
 def _reason(settled: Object) -> str:
     """Return the reason of a run's end, and whether a partial answer was saved."""
-    reason = "" if settled.get("by") == "user" else show.why({"settlement": settled})
+    match settled:
+        case {"by": "user"}:
+            reason = ""
+        case _:
+            reason = show.why({"settlement": settled})
     ending = f": {reason.rstrip('.')}." if reason else "."
     saved = " The partial answer was saved." if settled["partial"] else ""
-    return f"{ending}{saved}{more_about(settled['error']['code']) if settled.get('error') else ''}"
+    match settled:
+        case {"error": {"code": code}}:
+            return f"{ending}{saved}{more_about(code)}"
+    return f"{ending}{saved}"

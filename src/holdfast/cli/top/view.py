@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ..client import Object
 from ..screen import flat
 from .samples import Interval
@@ -42,11 +44,24 @@ def _measured(nodes: Sequence[Interval]) -> list[str]:
     ]
 
 
+class _LastMinute(msgspec.Struct, frozen=True):
+    """The figures that a node last saved in the store. A node that saved none has no numbers."""
+
+    runs: int | None = None
+    failed: int | None = None
+    ttft_p95_ms: float | None = None
+    errors: dict[str, int] = {}
+
+
+def _last_minute(node: Object) -> _LastMinute:
+    return msgspec.convert(node["last_minute"] or {}, _LastMinute)
+
+
 def _late_error_rows(listed: Sequence[Object]) -> list[_Row]:
     """Return a row for each error of the last minute on any node, the most frequent first."""
     errors: Counter[str] = Counter()
     for node in listed:
-        errors.update((node.get("last_minute") or {}).get("errors", {}))
+        errors.update(_last_minute(node).errors)
     return [[flat(code), _count(count)] for code, count in errors.most_common()]
 
 
@@ -85,15 +100,15 @@ _LISTED_COLUMNS = ("OF STORE", "STATE", "RUNS", "LEASE", "RUN/MIN", "FAIL/MIN", 
 
 def _listed_row(node: Object) -> _Row:
     """Return the row of a node, from the figures that it last saved in the store."""
-    last_minute = node.get("last_minute") or {}
+    last_minute = _last_minute(node)
     state = "draining" if node["draining"] else "alive" if node["alive"] else "lease ended"
-    first = last_minute.get("ttft_p95_ms")
+    first = last_minute.ttft_p95_ms
     return [
         str(node["number"]),
         state,
         _count(node["runs"]),
         f"{max(node['lease_left'], 0):.0f} s",
-        *(_count(last_minute[name]) if name in last_minute else "-" for name in ("runs", "failed")),
+        *("-" if count is None else _count(count) for count in (last_minute.runs, last_minute.failed)),
         _time(None if first is None else first / 1000),
         flat(node["version"]),
         flat(node["address"] or "-"),

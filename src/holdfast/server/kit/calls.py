@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...concurrency.closing import Closing
 from ..config.current import CurrentSettings
 from .request import Bodies
 from .run_responses import Answers
@@ -18,7 +19,7 @@ class Http(NamedTuple):
     answers: Answers
 
 
-def http_of(current: CurrentSettings) -> Http:
+def http_of(current: CurrentSettings, closing: Closing) -> Http:
     """Return what all features share."""
-    streams = Streams(current)
+    streams = Streams(current, closing)
     return Http(Bodies(current), streams, Answers(streams, current.now.failed_status))

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS
+from ...asgi.client import CONNECTION, ClientConnection
 from ...errors import BadRequest, KeyRevoked
 from ...store import Idempotency
 from ..config.current import CurrentSettings
@@ -96,6 +97,18 @@ async def _received(request: Request, limit: int) -> bytes:
     announced = headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced) > limit:
         raise BodyTooLarge(limit)
+    connection: ClientConnection | None = request.scope.get(CONNECTION)
+    body = None if connection is None else connection.whole_body(request.receive)
+    if body is None:
+        body = await _received_in_parts(request, limit)
+    elif len(body) > limit:
+        raise BodyTooLarge(limit)
+    if request.scope[ACCESS].is_revoked:  # a slow sender must not begin anything later than that
+        raise KeyRevoked
+    return body
+
+
+async def _received_in_parts(request: Request, limit: int) -> bytes:
     body = bytearray()
     more = True
     while more:
@@ -106,8 +119,6 @@ async def _received(request: Request, limit: int) -> bytes:
         if len(body) > limit:
             raise BodyTooLarge(limit)
         more = message.get("more_body", False)
-    if request.scope[ACCESS].is_revoked:  # a slow sender must not begin anything later than that
-        raise KeyRevoked
     return bytes(body)
 
 

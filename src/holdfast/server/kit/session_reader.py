@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ...asgi.cursor import as_many_as_fit
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...errors import RunNotFound
 from ...events import Event
 from ...log.segment import NOTHING
@@ -21,7 +21,7 @@ class SessionReader(ABC):
     The store is read when the session has changed or the run has ended, and not for an event of the run.
     """
 
-    def __init__(self, engine: Engine, store: Store, session_id: str, n: int, seq: int = 0) -> None:
+    def __init__(self, engine: Core, store: Store, session_id: str, n: int, seq: int = 0) -> None:
         self._engine, self._store = engine, store
         self._session_id = session_id
         self._n, self._seq = n, seq

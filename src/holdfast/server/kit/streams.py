@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ...asgi import events
-from ...asgi.event_stream import Closing, EventStream, Frames
+from ...asgi.event_stream import EventStream, Frames
+from ...concurrency.closing import Closing
 from ...runs.run import Run
 from ..config.current import CurrentSettings
 
@@ -16,8 +17,8 @@ from ..config.current import CurrentSettings
 class Streams:
     """Makes event streams."""
 
-    def __init__(self, current: CurrentSettings) -> None:
-        self._current, self.closing = current, Closing()
+    def __init__(self, current: CurrentSettings, closing: Closing) -> None:
+        self._current, self.closing = current, closing
 
     def stream(self, frames: Frames, **options: Any) -> EventStream:
         """Return a response with frames as they come. The options are those of `EventStream`."""
@@ -27,4 +28,4 @@ class Streams:
     def of_run(self, run: Run, request: Request) -> ASGIApp:
         """Return a run's events as a response."""
         now = self._current.now
-        return events(run, request, self.closing, heartbeat=now.heartbeat, send_timeout=now.send_timeout)
+        return events(run, request, heartbeat=now.heartbeat, send_timeout=now.send_timeout)

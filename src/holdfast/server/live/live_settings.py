@@ -23,7 +23,7 @@ from ...errors import BadRequest, HoldfastError, ModelNotFound
 from ...upstreams import Provider, Providers, ProviderState, judged_state
 from ...upstreams.kinds import KindError, kind_names, kind_of
 from ...upstreams.profiles import ProfileName
-from ..config.settings import DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, source_name
+from ..config.settings import AGENT, DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, source_name
 from ..config.settings_errors import suggestion
 from .discovery import PLACES, Around, around
 from .provider_factory import NEAR, Provided, proxy_name
@@ -110,6 +110,7 @@ class Configured:
         self.providers = Providers(self._provided.keep(self._provided.made(self.provider_settings())))
         check_fallbacks(settings.fallbacks, self._names())
         check_aliases(settings.aliases)
+        check_default_model(settings.default_model, self._names() | {AGENT}, settings.aliases)
         self.providers.aliases = settings.aliases
 
     # current values
@@ -276,6 +277,7 @@ class Configured:
                 async with self._made_for(self.provider_settings()) as made:
                     check_fallbacks(settings.fallbacks, self._names())
                     check_aliases(settings.aliases)
+                    check_default_model(settings.default_model, self._names() | {AGENT}, settings.aliases)
             except BaseException:
                 self._given, self._sources, self._names_none = before
                 raise
@@ -439,6 +441,13 @@ def check_aliases(aliases: Mapping[str, str]) -> None:
     for alias, model in aliases.items():
         if not alias or not model or model in aliases:
             raise SettingsError(f"In aliases: {alias!r} = {model!r} must name a model, not another alias.")
+
+
+def check_default_model(model: str, names: set[str], aliases: Mapping[str, str]) -> None:
+    """Refuse a default model of a provider that does not exist. A bare name is looked up at each request."""
+    provider, slash, _ = model.partition("/")
+    if slash and model not in aliases and provider not in names:
+        raise SettingsError(f"In default_model: no provider named {provider!r}.{suggestion(provider, names)}")
 
 
 def _check_dialects(requested: Change) -> None:

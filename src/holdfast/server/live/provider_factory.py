@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,7 +66,7 @@ def _setup(
     """Return the arguments for making a provider. Server settings that concern its kind are among its options."""
     known = described.behaviour()
     address = described.address()
-    options = _of_the_server(settings) | described.options if described.dialect == "local" else described.options
+    options = _of_embedded(described, settings) if described.dialect == "local" else described.options
     return ProviderSetup(
         name=described.name,
         base_url=address,
@@ -89,8 +90,13 @@ def _setup(
     )
 
 
-def _of_the_server(settings: Settings) -> dict[str, Any]:
-    return {"model": settings.model, "offline": settings.offline, "linger": LINGER}
+def _of_embedded(described: ProviderSettings, settings: Settings) -> dict[str, Any]:
+    """Return the options of the embedded model. Raises `SettingsError` if its file does not exist."""
+    ours: dict[str, Any] = {"model": settings.local_model, "offline": settings.offline, "linger": LINGER}
+    given = ours | described.options
+    if (file := given["model"]) and not Path(str(file)).expanduser().is_file():
+        raise SettingsError(f"`local_model` must be a GGUF file, and there is no file {file}.")
+    return given
 
 
 def route_of(described: ProviderSettings, environ: Mapping[str, str]) -> Route:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from ... import __version__
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...peers import PeerServer
 from ...store.records import NodeDetails
 from ..config.settings import Settings, SettingsError, node_address
@@ -42,7 +42,7 @@ def peers_socket(settings: Settings) -> socket.socket | None:
 
 
 @asynccontextmanager
-async def peers_served(engine: Engine, settings: Settings, sock: socket.socket | None = None) -> AsyncGenerator[None]:
+async def peers_served(engine: Core, settings: Settings, sock: socket.socket | None = None) -> AsyncGenerator[None]:
     """Serve the other nodes, which follow the logs of this one. Without a cluster key they read the store.
 
     `sock` listens already.

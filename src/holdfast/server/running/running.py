@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from ...agents.published import Published
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...events import AnySettlement, Source
 from ...peers import Peers
 from ...pricing import Prices, cost
@@ -56,6 +56,8 @@ class Running:
             lambda: configured.fallbacks,
             observers.traces,
             self.spending.require_model,
+            on_break=settings.on_break,
+            idle=settings.idle_limit or None,
         )
         users = agent_users_of(settings, publish, owners.access)
         made = agents_of(settings, environ)
@@ -64,10 +66,11 @@ class Running:
         self.chores = Chores(self.engine.holds)
         self.budgets = Budgets(store, self.engine, owners, self.spending)
         self.models = AllowedModels(configured, self.agents)
+        limits = [StartRate(settings.starts_per_minute, self.engine, store)]
         self.starting = Starting(
             store,
             self.engine,
-            Room(self.engine, StartRate(settings.starts_per_minute, self.engine, store), self.budgets),
+            Room(self.engine, limits, self.budgets),
             find_model=self.models.find,
             check_agent=self.agents.check,
             kind_of=self.agents.kind_of,
@@ -80,10 +83,10 @@ class Running:
         async with self.engine, peers_served(self.engine, self._settings, sock):
             yield
 
-    def _engine(self, settings: Settings, observers: Observers) -> Engine:
+    def _engine(self, settings: Settings, observers: Observers) -> Core:
         peers = Peers(settings.cluster_key) if settings.cluster_key else None
         chats, agents, spending = self.chats, self.agents, self.spending
-        engine = Engine(
+        engine = Core(
             self.store,
             sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
             again=observers.again(spending.metered_again(agents.again_or(chats.again))),
@@ -109,11 +112,13 @@ def prices_of(settings: Settings) -> Prices:
 
 
 def costs_of(prices: Prices) -> Cost:
-    """Return the function for the cost of a run. A pane of a comparison has none: it would reveal its model."""
+    """Return the function for the cost of a run. A pane that hides its model has none, which would reveal it."""
 
     def cost_of_run(record: RunRecord, settlement: AnySettlement) -> float | None:
-        price = None if record.kind == "pane" else prices.of(settlement.answered_by or record.model)
-        return cost(price, settlement.usage)
+        if not settlement.legs:
+            return cost(prices.of(settlement.answered_by or record.model), settlement.usage)
+        costs = [cost(prices.of(leg.model), leg.usage) for leg in settlement.legs]
+        return None if None in costs else sum(filter(None, costs))
 
     return cost_of_run
 

@@ -9,7 +9,7 @@ from ...errors import BadRequest, Conflict, NotFound, ResumeGap
 from ...history import Message, alternating, for_model, left_of
 from ...store import RunRecord, Store
 from ...wires.openai import responses as openai_responses
-from ...wires.openai.responses_request import Item, listed, messages_of
+from ...wires.openai.response_items import Item, listed, messages_of
 from .stored_conversations import conversation_items
 
 

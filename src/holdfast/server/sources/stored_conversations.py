@@ -9,7 +9,7 @@ import msgspec
 from ...errors import BadRequest, Conflict, NotFound
 from ...store import Store
 from ...store.documents import Documents
-from ...wires.openai.responses_request import Item
+from ...wires.openai.response_items import Item
 
 CONVERSATION_ID = "conv"
 """The prefix of a conversation's id."""

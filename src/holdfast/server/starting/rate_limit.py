@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...errors import HoldfastError, StoreUnavailable
 from ...store import Store
 from ...store.semantics import starts_left
@@ -24,7 +24,8 @@ class TooManyStarts(HoldfastError):
     type = "rate_limit_error"
 
     def __init__(self, limit: int, wait: float) -> None:
-        super().__init__(f"At most {limit} runs may be started in a minute.")
+        runs = "1 run" if limit == 1 else f"{limit} runs"
+        super().__init__(f"At most {runs} may be started in a minute.")
         self.retry_after = wait
 
 
@@ -35,7 +36,7 @@ class StartRate:
     """
 
     def __init__(
-        self, per_minute: int, engine: Engine, store: Store, *, clock: Callable[[], float] = time.monotonic
+        self, per_minute: int, engine: Core, store: Store, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self.per_minute = per_minute
@@ -46,18 +47,23 @@ class StartRate:
         self._buckets: dict[str, tuple[float, float]] = {}
         """The rest of each owner's starts, and its time, ordered by the last use."""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.per_minute > 0
+
     def __len__(self) -> int:
         """Return the number of owners that have started runs on this server in the last minute."""
         return len(self._buckets)
 
     async def take(self, owner: str, starts: int = 1) -> None:
         """Take one token or more, or refuse, with the time until there are enough."""
-        if self.per_minute and (wait := await self._taken(owner, starts)):
+        if self.is_set and (wait := await self._taken(owner, starts)):
             raise TooManyStarts(self.per_minute, wait)
 
     async def give_back(self, owner: str, starts: int = 1) -> None:
         """Give tokens back with which nothing was started. If the store is away, they come back within the minute."""
-        if self.per_minute:
+        if self.is_set:
             with suppress(StoreUnavailable):
                 await self._tasks.run(self._taken(owner, -starts))
 

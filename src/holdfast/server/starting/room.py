@@ -1,4 +1,4 @@
-"""What a start needs besides rights: a start of the minute, something left of a budget, and places.
+"""What a start needs besides rights: what each limit of starts allows, something left of a budget, and places.
 
 They are taken together, all of them or none, and given back once if nothing starts.
 """
@@ -9,12 +9,28 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...events import Usage
 from ...ids import ModelName
 from ...runs.admission import Places
 from ...store import Charge, Payer, RunRecord
-from .rate_limit import StartRate
+
+
+class StartLimit(Protocol):
+    """A limit of the starts of each owner."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit at all: a start without limits needs no task of its own."""
+        ...
+
+    async def take(self, owner: str, starts: int = 1) -> None:
+        """Take so many starts, or raise the refusal."""
+        ...
+
+    async def give_back(self, owner: str, starts: int = 1) -> None:
+        """Give back what was taken by starts that did not happen."""
+        ...
 
 
 class Ledger(Protocol):
@@ -29,14 +45,14 @@ class Ledger(Protocol):
 class Room:
     """Reserves what starts need. The engine itself takes the place of a single run."""
 
-    def __init__(self, engine: Engine, rate: StartRate, ledger: Ledger) -> None:
+    def __init__(self, engine: Core, limits: Sequence[StartLimit], ledger: Ledger) -> None:
         self._engine = engine
-        self._rate = rate
+        self._limits = [limit for limit in limits if limit.is_set]
         self._ledger = ledger
 
     def is_free(self, payer: Payer) -> bool:
         """Return whether a run of this payer needs nothing but a place."""
-        return not payer.limited and not self._rate.per_minute
+        return not payer.limited and not self._limits
 
     async def reserve(self, record: RunRecord, *, is_counted: bool) -> AsyncExitStack:
         """Reserve what a run needs. It is given back when the returned stack is closed, unless that was emptied.
@@ -73,5 +89,6 @@ class Room:
         return charge
 
     async def _take(self, taken: AsyncExitStack, owner: str, starts: int) -> None:
-        await self._rate.take(owner, starts)
-        taken.push_async_callback(self._rate.give_back, owner, starts)
+        for limit in self._limits:
+            await limit.take(owner, starts)
+            taken.push_async_callback(limit.give_back, owner, starts)

@@ -254,8 +254,8 @@ class _Other:
         self.input: list[str] = []
 
     def whole(self) -> dict[str, Any] | None:
-        block = self._started.get("content_block") if isinstance(self._started, dict) else None
-        if not isinstance(block, dict):
-            return None
-        input_value = loosely("".join(self.input).encode("utf-8", "replace")) if self.input else None
-        return block if input_value is None else block | {"input": input_value}
+        match self._started:
+            case {"content_block": dict(block)}:
+                input_value = loosely("".join(self.input).encode("utf-8", "replace")) if self.input else None
+                return block if input_value is None else block | {"input": input_value}
+        return None

@@ -125,9 +125,11 @@ class Anthropic(HTTPProvider):
             if listed is None:
                 return None
             names += listed
-            if not (isinstance(page, dict) and page.get("has_more") and page.get("last_id")):
-                break
-            query["after_id"] = page["last_id"]
+            match page:
+                case {"has_more": more, "last_id": last} if more and last:
+                    query["after_id"] = last
+                case _:
+                    break
         return list(dict.fromkeys(names))
 
 

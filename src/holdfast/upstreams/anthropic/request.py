@@ -4,8 +4,8 @@ Pure. `PARAMS` has a rule for each parameter. A parameter that would change the 
 refused, unless its value has no effect. Parts in Anthropic's own shape are passed on.
 
 - All system and developer messages go to `system`.
-- Consecutive messages of one role become one message. AnyTool results have the role `user` and come first, as Anthropic
-  requires.
+- Consecutive messages of one role become one message. Results of tools have the role `user` and come first, as
+  Anthropic requires.
 - Blank blocks, and messages without blocks, are left out: Anthropic refuses both.
 - Thoughts come before the calls that they led to. If they were lost (by a restart, or by a client that does not keep
   them), the request with the results of those calls does not ask for thinking: Anthropic would refuse it.
@@ -18,6 +18,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from ...asks.own import OwnMessages
 from ...errors import Unsupported
 from ...fields import PASSED_ON, passed_on
 from ...prompt import (
@@ -40,7 +43,7 @@ from ...prompt import (
 from ...prompt.openai_shape import turns_of
 from .. import ChatRequest
 from ..params import checked_prompt
-from ..parts import arguments_object, calls_of, content_parts, inline_data, speaker_first
+from ..parts import arguments_object, calls_of, content_parts, inline_data, speaker_first, thoughts_of
 from .fields import MESSAGE_RULES, PARAMS
 
 __all__ = ["betas_of", "body_of", "end_of_prefill"]
@@ -58,26 +61,43 @@ _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def body_of(request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
     """Return the body of a request. `max_tokens` is the default limit, since Anthropic requires one."""
-    sent = request.as_sent.get("anthropic")
-    prompt = checked_prompt(request, PARAMS, PASSED_ON, {} if sent else MESSAGE_RULES)
+    own = request.own if isinstance(request.own, OwnMessages) else None
+    prompt = checked_prompt(request, PARAMS, PASSED_ON, MESSAGE_RULES if own is None else {})
+    params = msgspec.convert(prompt.extra, _Params)
     body = passed_on(prompt.extra, PARAMS, PASSED_ON)
-    conversation = dict(sent) if sent else _conversation_fields(prompt)
-    if _thoughts_are_gone(conversation["messages"]) and (body.get("thinking") or {}).get("type") == "enabled":
-        body = _without_thinking(body)
+    conversation = _conversation_fields(prompt, params) if own is None else own.fields()
+    match body:
+        case {"thinking": {"type": "enabled"}} if _thoughts_are_gone(conversation["messages"]):
+            body = _without_thinking(body)
     return (
         body
-        | _output(prompt)
-        | _service_tier(prompt.extra)
-        | _limits(prompt.extra, max_tokens)
-        | _metadata(prompt.extra)
+        | _output(prompt, params)
+        | _service_tier(params)
+        | _limits(params, max_tokens)
+        | _metadata(params)
         | conversation
         | {"model": request.model, "stream": True}
     )
 
 
-def _conversation_fields(prompt: Prompt) -> dict[str, Any]:
+class _Params(msgspec.Struct, frozen=True):
+    """The parameters that are rendered here. A wrong value is Anthropic's to refuse."""
+
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
+    stop: Any = None
+    metadata: Any = None
+    user: Any = None
+    service_tier: Any = None
+    parallel_tool_calls: Any = None
+    output_config: Any = None
+    thinking: Any = None
+    anthropic_beta: Any = None
+
+
+def _conversation_fields(prompt: Prompt, params: _Params) -> dict[str, Any]:
     system, messages = _conversation(prompt.turns)
-    return {"messages": messages} | ({"system": system} if system else {}) | _tools(prompt)
+    return {"messages": messages} | ({"system": system} if system else {}) | _tools(prompt, params)
 
 
 # parameters
@@ -85,7 +105,7 @@ def _conversation_fields(prompt: Prompt) -> dict[str, Any]:
 
 def betas_of(params: Mapping[str, Any]) -> list[str]:
     """Return the betas that a request asks for. They are validated, because they go into a header."""
-    betas = params.get("anthropic_beta") or []
+    betas = msgspec.convert(params, _Params).anthropic_beta or []
     names = betas.split(",") if isinstance(betas, str) else betas
     if not isinstance(names, list) or not all(isinstance(name, str) and _BETA.fullmatch(name) for name in names):
         raise Unsupported("A beta has a name of letters, digits, dots, dashes and underscores.", "anthropic_beta")
@@ -95,57 +115,61 @@ def betas_of(params: Mapping[str, Any]) -> list[str]:
 def _without_thinking(body: Mapping[str, Any]) -> _Block:
     """Remove thinking from a request, and edits that clear it: Anthropic refuses those edits without thinking."""
     rest = {name: value for name, value in body.items() if name not in ("thinking", "context_management")}
-    match body.get("context_management"):
-        case {"edits": list(edits), **more}:
+    match body:
+        case {"context_management": {"edits": list(edits), **more}}:
             edits = [edit for edit in edits if not _clears_thoughts(edit)]
             return rest | ({"context_management": {**more, "edits": edits}} if edits or more else {})
-        case None:
-            return rest
-        case management:
+        case {"context_management": management}:
             return rest | {"context_management": management}
+    return rest
 
 
 def _clears_thoughts(edit: Any) -> bool:
-    return isinstance(edit, dict) and str(edit.get("type")).startswith("clear_thinking_")
+    match edit:
+        case {"type": kind}:
+            return str(kind).startswith("clear_thinking_")
+    return False
 
 
-def _output(prompt: Prompt) -> dict[str, Any]:
+def _output(prompt: Prompt, params: _Params) -> dict[str, Any]:
     """Return the format of the answer and the reasoning effort."""
-    config, effort = prompt.extra.get("output_config"), prompt.effort
+    config, effort = params.output_config, prompt.effort
     output: dict[str, Any] = dict(config) if isinstance(config, dict) else {}
     if prompt.format is not None and prompt.format.kind != "text":
         output["format"] = _format(prompt.format)
     if effort not in (None, "none"):
         output["effort"] = _EFFORTS.get(effort, effort)
-    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and "thinking" not in prompt.extra else {}
+    no_thinking = {"thinking": {"type": "disabled"}} if effort == "none" and params.thinking is None else {}
     return no_thinking | ({"output_config": output} if output else {})
 
 
 def _format(form: Format | Opaque) -> dict[str, Any]:
     if isinstance(form, Format) and form.kind == "json_schema":
-        return {"type": "json_schema", "schema": form.described["schema"]}
+        return {"type": "json_schema", "schema": form.schema}
     raise Unsupported("Anthropic's models take a response_format of the type text or json_schema.", "response_format")
 
 
-def _service_tier(params: Mapping[str, Any]) -> dict[str, Any]:
+def _service_tier(params: _Params) -> dict[str, Any]:
     """Return the tier if it is one of Anthropic's. One of OpenAI's only affects speed and price, and is left out."""
-    tier = params.get("service_tier")
-    return {"service_tier": tier} if tier in _SERVICE_TIERS else {}
+    return {"service_tier": params.service_tier} if params.service_tier in _SERVICE_TIERS else {}
 
 
-def _limits(params: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    stop = params.get("stop") or []
-    limits = {"max_tokens": params.get("max_completion_tokens", params.get("max_tokens", max_tokens))}
+def _limits(params: _Params, max_tokens: int) -> dict[str, Any]:
+    stop, given = params.stop or [], (params.max_completion_tokens, params.max_tokens, max_tokens)
+    limits = {"max_tokens": next(limit for limit in given if limit is not None)}
     return limits | ({"stop_sequences": [stop] if isinstance(stop, str) else stop} if stop else {})
 
 
-def _tools(prompt: Prompt) -> dict[str, Any]:
+def _tools(prompt: Prompt, params: _Params) -> dict[str, Any]:
     """Return the tools and the tool choice. Anthropic refuses a choice without tools."""
     if not prompt.tools:
         return {}
     choice = _tool_choice(prompt.choice)
-    if prompt.extra.get("parallel_tool_calls") is False and choice.get("type") != "none":
-        choice = {"type": "auto"} | choice | {"disable_parallel_tool_use": True}
+    match choice:
+        case {"type": "none"}:
+            pass
+        case _ if params.parallel_tool_calls is False:
+            choice = {"type": "auto"} | choice | {"disable_parallel_tool_use": True}
     return {"tools": [_tool(tool) for tool in prompt.tools]} | ({"tool_choice": choice} if choice else {})
 
 
@@ -173,25 +197,24 @@ def _tool_choice(choice: ToolChoice) -> dict[str, Any]:
     return {}
 
 
-def _metadata(params: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(params: _Params) -> dict[str, Any]:
     """Return the user id. Other metadata of OpenAI's is left out, because Anthropic refuses it."""
-    metadata = params.get("metadata")
-    if isinstance(metadata, dict) and "user_id" in metadata:
-        return {"metadata": metadata}
-    return {"metadata": {"user_id": params["user"]}} if params.get("user") else {}
+    if isinstance(params.metadata, dict) and "user_id" in params.metadata:
+        return {"metadata": params.metadata}
+    return {"metadata": {"user_id": params.user}} if params.user else {}
 
 
 # messages
 
 
-def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
+def _conversation(given: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Block]]:
     """Return the system prompt, and the turns of user and assistant.
 
     A system turn that is `placed` keeps its place: its client speaks this dialect, and sent it there.
     """
     system: list[_Block] = []
     turns: list[_Block] = []
-    for turn in said:
+    for turn in given:
         role, blocks = _role_and_blocks(turn)
         if isinstance(turn, SystemTurn) and not (turns and turn.placed):
             system += blocks
@@ -201,7 +224,7 @@ def _conversation(said: Sequence[AnyTurn]) -> tuple[str | list[_Block], list[_Bl
             turns.append({"role": role, "content": blocks})
     for rendered in turns:
         rendered["content"].sort(key=_comes_later)
-    _end_well(turns, said)
+    _end_well(turns, given)
     return _plain(system), turns
 
 
@@ -215,7 +238,7 @@ def _role_and_blocks(turn: AnyTurn) -> tuple[str, list[_Block]]:
         case SystemTurn():
             return "system", _blocks(content_parts(turn.content))
         case AssistantTurn():
-            thoughts = [thought for thought in turn.thoughts if thought.get("type") in _THOUGHTS]
+            thoughts = thoughts_of(turn, *_THOUGHTS)
             said = _blocks((*content_parts(turn.content), TextPart(turn.refusal)))
             return "assistant", [*thoughts, *said, *map(_tool_use, calls_of(turn))]
         case ResultTurn():
@@ -231,8 +254,10 @@ def _thoughts_are_gone(turns: Sequence[_Block]) -> bool:
 
 
 def _first_kind(turn: _Block) -> Any:
-    content = turn.get("content")
-    return content[0].get("type") if isinstance(content, list) and content and isinstance(content[0], dict) else None
+    match turn:
+        case {"content": [{"type": kind}, *_]}:
+            return kind
+    return None
 
 
 def _plain(system: list[_Block]) -> str | list[_Block]:
@@ -241,11 +266,11 @@ def _plain(system: list[_Block]) -> str | list[_Block]:
     return "\n\n".join(block["text"] for block in system) if is_plain else system
 
 
-def _end_well(turns: list[_Block], said: Sequence[AnyTurn]) -> None:
+def _end_well(turns: list[_Block], given: Sequence[AnyTurn]) -> None:
     """Strip the white space after a last message of the assistant. Raise if the user's message after it was empty."""
     if not turns or turns[-1]["role"] != "assistant":
         return
-    if not isinstance(said[-1], AssistantTurn | SystemTurn):
+    if not isinstance(given[-1], AssistantTurn | SystemTurn):
         raise Unsupported("Anthropic's models cannot be asked with an empty message.", "messages")
     blocks = turns[-1]["content"]
     if blocks[-1]["type"] == "text":
@@ -286,7 +311,10 @@ def _block(part: Part) -> _Block:
 
 
 def _cache_mark(fields: Mapping[str, Any]) -> _Block:
-    return {"cache_control": fields["cache_control"]} if fields.get("cache_control") else {}
+    match fields:
+        case {"cache_control": mark} if mark:
+            return {"cache_control": mark}
+    return {}
 
 
 def _image_source(url: str) -> _Block:
@@ -299,11 +327,14 @@ def _image_source(url: str) -> _Block:
 
 def _document(file: FilePart) -> _Block:
     """Return a PDF file as a document."""
-    pdf, name = inline_data(file.data), file.more.get("filename")
+    pdf = inline_data(file.data)
     if pdf is None or pdf.media_type != "application/pdf":
         raise Unsupported("Anthropic's models take a file as a PDF in file_data, a data: URL in base64.", "messages")
     source = {"type": "base64", "media_type": pdf.media_type, "data": pdf.data}
-    return {"type": "document", "source": source, **({"title": name} if isinstance(name, str) else {})}
+    match file.more:
+        case {"filename": str(name)}:
+            return {"type": "document", "source": source, "title": name}
+    return {"type": "document", "source": source}
 
 
 def _tool_use(call: Call) -> _Block:

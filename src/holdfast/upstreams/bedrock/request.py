@@ -151,10 +151,10 @@ def _text(turn: SystemTurn) -> str:
     return plain_text(turn.content, _WHO).strip()
 
 
-def _turns(said: Sequence[AnyTurn]) -> list[_Block]:
+def _turns(given: Sequence[AnyTurn]) -> list[_Block]:
     """Return the turns of user and assistant. Consecutive ones of one role become one."""
     turns: list[_Block] = []
-    for turn in said:
+    for turn in given:
         if isinstance(turn, SystemTurn):
             continue
         role, blocks = ("assistant" if isinstance(turn, AssistantTurn) else "user"), _blocks(turn)
@@ -174,7 +174,7 @@ def _blocks(turn: AssistantTurn | UserTurn | ResultTurn) -> list[_Block]:
         case ResultTurn():
             content = [block for part in content_parts(turn.content) if (block := _block(part)) != {"text": ""}]
             return [{"toolResult": {"toolUseId": turn.call_id, "content": content or [{"text": "(empty)"}]}}]
-    return [block for part in speaker_first(turn) if (block := _block(part)).get("text", "-").strip()]
+    return [_block(part) for part in speaker_first(turn) if not (isinstance(part, TextPart) and not part.text.strip())]
 
 
 def _call(call: Call) -> _Block:

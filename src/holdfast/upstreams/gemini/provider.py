@@ -82,23 +82,28 @@ class Gemini(HTTPProvider):
             if listed is None:
                 return None
             names += [name.removeprefix("models/") for name in listed]
-            if not page.get("nextPageToken"):
-                break
-            query["pageToken"] = page["nextPageToken"]
+            match page:
+                case {"nextPageToken": following} if following:
+                    query["pageToken"] = following
+                case _:
+                    break
         return list(dict.fromkeys(names))
 
 
 def _for_chats(page: Any) -> Any:
     """Return a page with the models that can chat only: others embed texts or count tokens."""
-    models = page.get("models") if isinstance(page, dict) else None
-    if not isinstance(models, list):
-        return None
-    return {"models": [each for each in models if isinstance(each, dict) and _METHOD in _methods(each)]}
+    match page:
+        case {"models": list(models)}:
+            return {"models": [model for model in models if _can_chat(model)]}
+    return None
 
 
-def _methods(model: dict[str, Any]) -> Any:
-    """Return the methods of a model. One without a list can chat."""
-    return model.get("supportedGenerationMethods") or [_METHOD]
+def _can_chat(model: Any) -> bool:
+    """Return whether a model can chat, as one without a list of methods can."""
+    match model:
+        case {"supportedGenerationMethods": methods} if methods:
+            return _METHOD in methods
+    return isinstance(model, dict)
 
 
 KIND = ProviderKind(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import Unsupported
@@ -48,6 +48,7 @@ from ..parts import (
     refuse_part,
     schema_of,
     speaker_first,
+    thoughts_of,
 )
 from .decoder import SIGNATURE
 
@@ -144,8 +145,7 @@ def _version(model: str) -> tuple[int, int]:
 
 def _config(prompt: Prompt, version: tuple[int, int], thoughts: bool) -> _Block:
     params = prompt.extra
-    own_config = params.get("generationConfig")
-    config: _Block = dict(own_config) if isinstance(own_config, dict) else {}
+    config = _own_config(params)
     for name, own in _CONFIG.items():
         if name in params:
             value = params[name]
@@ -155,9 +155,19 @@ def _config(prompt: Prompt, version: tuple[int, int], thoughts: bool) -> _Block:
         config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})
     thinking = _thinking(prompt.effort, version)
     summary = {"includeThoughts": True} if thoughts and version >= (2, 5) else {}
-    own_thinking = config.get("thinkingConfig")
-    thinking = summary | thinking | (own_thinking if isinstance(own_thinking, dict) else {})
+    match config:
+        case {"thinkingConfig": dict(own_thinking)}:
+            thinking |= own_thinking
+    thinking = summary | thinking
     return config | ({"thinkingConfig": thinking} if thinking else {})
+
+
+def _own_config(params: Mapping[str, Any]) -> _Block:
+    """Return what the request has in Gemini's own shape."""
+    match params:
+        case {"generationConfig": dict(config)}:
+            return dict(config)
+    return {}
 
 
 def _thinking(effort: str | None, version: tuple[int, int]) -> _Block:
@@ -227,9 +237,7 @@ def _contents(turns: Sequence[AnyTurn], *, wants_signatures: bool) -> list[_Bloc
 
 
 def _calls(turn: AssistantTurn, wants_signatures: bool) -> list[_Block]:
-    signatures = {
-        thought["call"]: thought["signature"] for thought in turn.thoughts if thought.get("type") == SIGNATURE
-    }
+    signatures = {thought["call"]: thought["signature"] for thought in thoughts_of(turn, SIGNATURE)}
     calls: list[_Block] = []
     for call in calls_of(turn):
         called = {"name": call.name, "args": arguments_object(call.arguments)} | ({"id": call.id} if call.id else {})
@@ -242,8 +250,8 @@ def _calls(turn: AssistantTurn, wants_signatures: bool) -> list[_Block]:
 
 def _signature_of_client(call: Call) -> str | None:
     """Return the signature that the client sent, in the field that Google's endpoint for OpenAI's dialect uses."""
-    match call.extra.get("extra_content"):
-        case {"google": {"thought_signature": str(signature)}}:
+    match call.extra:
+        case {"extra_content": {"google": {"thought_signature": str(signature)}}}:
             return signature
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 __all__ = ["Catalogue", "model_names"]
@@ -83,8 +83,16 @@ class Catalogue:
 
 def model_names(value: Any) -> list[str] | None:
     """Return the ids in a list of models, each once; None if there is no list."""
-    listed = value.get("data", value.get("models")) if isinstance(value, dict) else value
+    match value:
+        case {"data": listed} | {"models": listed}:
+            pass
+        case listed:
+            pass
     if not isinstance(listed, list):
         return None
-    ids = [entry.get("id") or entry.get("name") for entry in listed if isinstance(entry, dict)]
+    ids = [id for entry in listed if isinstance(entry, dict) for id in _names_of(entry)[:1]]
     return list(dict.fromkeys(id for id in ids if isinstance(id, str)))
+
+
+def _names_of(entry: Mapping[str, Any]) -> list[Any]:
+    return [entry[name] for name in ("id", "name") if entry.get(name)]

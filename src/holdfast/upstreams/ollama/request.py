@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...asks.own import OwnOllama
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Rule, Table, harmless, passed_on, refused
 from ...prompt import (
@@ -107,7 +108,7 @@ def body_for(request: ChatRequest, keep_alive: str | int | None, think: bool | s
     """Return the body of a request. `keep_alive` and `think` are the defaults of the provider."""
     prompt = checked_prompt(request, PARAMS, UNKNOWN_PARAM, MESSAGE_RULES)
     usual = {"keep_alive": keep_alive, "think": think}
-    own: dict[str, Any] = request.as_sent.get("ollama", {})
+    own = request.own.fields() if isinstance(request.own, OwnOllama) else {}
     schema = schema_of(prompt.format, _WHO)
     return (
         {name: value for name, value in usual.items() if value is not None}
@@ -123,13 +124,17 @@ def body_for(request: ChatRequest, keep_alive: str | int | None, think: bool | s
 
 def _options(params: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options: those of the parameters, and over them those that a client of Ollama's API has sent."""
-    own_options = params.get("options")
-    options = dict(own_options) if isinstance(own_options, dict) else {}
+    options: dict[str, Any] = {}
+    match params:
+        case {"options": dict(own_options)}:
+            options |= own_options
     for name, own in _OPTIONS.items():
         if name in params:
             value = params[name]
             options[own] = [value] if own == "stop" and isinstance(value, str) else value
-    options |= sent.get("options", {})
+    match sent:
+        case {"options": dict(own_options)}:
+            options |= own_options
     return {"options": options} if options else {}
 
 

@@ -127,8 +127,12 @@ def logprobs_of(logprobs: msgspec.Raw) -> Any:
         decoded = msgspec.json.decode(logprobs)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # these bytes were not decoded before
-    sound = isinstance(decoded, dict) and isinstance(decoded.get("content"), list | None)
-    return decoded if sound else None
+    match decoded:
+        case {"content": list() | None}:
+            return decoded
+        case {"content": _}:
+            return None
+    return decoded if isinstance(decoded, dict) else None
 
 
 def text_of_parts(thinking: str | list[ContentPart]) -> str:

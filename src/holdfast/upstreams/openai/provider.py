@@ -7,10 +7,11 @@ read is decoded in one pass and emitted together. How it is left and asked again
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ...asks.own import OwnPrompt
 from ...errors import AnswerLost, ProviderError, ProviderRefused, Unsupported
 from ...events import LEFT_TO_OTHERS, Outlet
 from ...fields import PASSED_ON, Table, refusal, refused
@@ -33,7 +34,7 @@ PARAMS: Table = {"modalities": refused("Only text can be passed on.", ["text"])}
 """What becomes of parameters. All others are passed on."""
 
 COMPLETIONS = "/completions"
-"""Where a prompt is completed, and under which name `as_sent` has one."""
+"""Where a prompt is completed."""
 _NAMED = "/stream"  # where llama-server has the answers with a name
 _UNHEARD = (0.2, 0.6)  # seconds after which an answer that had not begun is dropped once more
 
@@ -108,14 +109,12 @@ class OpenAICompatible(HTTPProvider):
 
     # answering
 
-    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+    def answer(self, request: ChatRequest, out: Outlet) -> Coroutine[Any, Any, None]:
         """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
-        choices = request.params.get("n")
-        decoder = self._decoder(choices if isinstance(choices, int) else 1)
-        if self._is_named(request):
-            await self._answer_by_name(request, self._ask, decoder, out)
-        else:
-            await self.upstream.answer(request, self._ask, decoder, out)
+        decoder = self._decoder(request.choices)
+        if self.attaches and request.name:
+            return self._answer_by_name(request, self._ask, decoder, out)
+        return self.upstream.answer(request, self._ask, decoder, out)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit what follows in a named answer after the text and reasoning that have been seen."""
@@ -144,9 +143,9 @@ class OpenAICompatible(HTTPProvider):
         decoder: AnswerDecoder,
         out: Outlet,
     ) -> None:
-        """Answer with an upstream that writes on without a reader. It is told to stop if we leave before the end.
+        """Answer with an upstream that continues without a reader. It is stopped if we leave before the end.
 
-        It is not if another node goes on with the run.
+        If another node takes over the run, it is not stopped.
         """
         must_end = True
         try:
@@ -159,12 +158,9 @@ class OpenAICompatible(HTTPProvider):
             raise
         finally:
             if not decoder.finished and must_end:
-                # A request that is not answered yet may be read only after the first word that it is not wanted.
+                # The upstream may read a request without an answer so far only after it was cancelled: cancel it again.
                 pauses = () if decoder.began else _UNHEARD
                 self.upstream.drop(self.upstream.path_to(_NAMED), _query(request.name), again_after=pauses)
-
-    def _is_named(self, request: ChatRequest) -> bool:
-        return self.attaches and bool(request.name)
 
     def _decoder(self, choices: int = 1) -> AnswerDecoder:
         return AnswerDecoder(
@@ -179,11 +175,11 @@ class OpenAICompatible(HTTPProvider):
 
     async def _ask(self, request: ChatRequest) -> Asked:
         """Send the request. If the upstream rejects `stream_options`, retry without it, and never send it again."""
-        if found := refusal(request.params, PARAMS, PASSED_ON):
+        if request.params and (found := refusal(request.params, PARAMS, PASSED_ON)):
             raise Unsupported(found.message, found.field)
         asks_for_usage = self._asks_for_usage
-        named = {"X-Conversation-Id": request.name} if self._is_named(request) else {}
-        path = COMPLETIONS if COMPLETIONS in request.as_sent else self._path_of(request.model)
+        named = {"X-Conversation-Id": request.name} if self.attaches and request.name else {}
+        path = COMPLETIONS if isinstance(request.own, OwnPrompt) else self._path_of(request.model)
         answered = await self.upstream.ask(path, self._body(request, asks_for_usage), named)
         if asks_for_usage and isinstance(answered, Refused) and answered.is_about("stream_options"):
             self._asks_for_usage = False
@@ -194,7 +190,7 @@ class OpenAICompatible(HTTPProvider):
         return self._path.replace("{model}", quote(model, safe="")) if "{model}" in self._path else self._path
 
     def _body(self, request: ChatRequest, asks_for_usage: bool) -> bytes:
-        said = request.as_sent.get(COMPLETIONS) or self._messages(request)
+        said = request.own.fields() if isinstance(request.own, OwnPrompt) else self._messages(request)
         body = {**request.params, **said, "model": request.model, "stream": True}
         options = body.pop("stream_options", None)
         if asks_for_usage:
@@ -213,7 +209,7 @@ class OpenAICompatible(HTTPProvider):
             return {"messages": messages}
         return {"messages": [*messages[:-1], {**messages[-1], **self._prefill_mark}], **self._prefill_params}
 
-    # whatever else it can do
+    # other requests
 
     async def forward(self, path: str, body: bytes, content_type: str, limit: int) -> Forwarded:
         """Send a request as it is, and return the response. Raises a `ProviderError` that says what failed."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from ...asks.own import OwnResponse
 from ...errors import Unsupported
 from ...fields import PASSED_ON, USED, Table, harmless, passed_on, refused
 from ...prompt import (
@@ -34,7 +37,7 @@ from ...prompt import (
 from ...prompt.openai_shape import openai_file, openai_function, openai_part
 from .. import ChatRequest
 from ..params import checked_prompt, message_rules, part_rules
-from ..parts import content_parts, speaker_first
+from ..parts import content_parts, speaker_first, thoughts_of
 
 __all__ = ["DIALECT", "ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in", "wants_encrypted"]
 
@@ -42,7 +45,7 @@ _Item = dict[str, Any]
 
 ENCRYPTED = "reasoning.encrypted_content"
 DIALECT = "openai-responses"
-"""The name of this dialect in the settings, and in `as_sent`."""
+"""The name of this dialect in the settings."""
 
 _NOT_HERE = "The Responses API does not have it. A provider of the dialect openai has."
 
@@ -102,8 +105,7 @@ MESSAGE_RULES: Table = message_rules(
 
 def wants_encrypted(request: ChatRequest) -> bool:
     """Return whether reasoning is to be encrypted: the client asks for it, or tools make more than one request."""
-    sent = request.params | request.as_sent.get(DIALECT, {})
-    return bool(request.params.get("tools")) or ENCRYPTED in _list(sent.get("include"))
+    return request.has_tools or ENCRYPTED in _list(_params_of(request, request.params).include)
 
 
 def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary: str | None) -> dict[str, Any]:
@@ -113,23 +115,41 @@ def body_in(request: ChatRequest, *, background: bool, encrypted: bool, summary:
     only if the caller asks for that. `encrypted` asks for reasoning that can be sent back.
     """
     prompt = checked_prompt(request, PARAMS, PASSED_ON, MESSAGE_RULES)
-    params = prompt.extra | request.as_sent.get(DIALECT, {})  # over all, what a client of this API has sent itself
-    limit = params.get("max_completion_tokens", params.get("max_tokens"))
-    include = [each for each in _list(params.get("include")) if each != ENCRYPTED]
+    params = _params_of(request, prompt.extra)
+    limit = params.max_tokens if params.max_completion_tokens is None else params.max_completion_tokens
+    include = [each for each in _list(params.include) if each != ENCRYPTED]
     include += [ENCRYPTED] if encrypted else []
     return (
-        passed_on(params, PARAMS, PASSED_ON)
+        passed_on(prompt.extra, PARAMS, PASSED_ON)
         | ({} if limit is None else {"max_output_tokens": limit})
         | ({"include": list(dict.fromkeys(include))} if include else {})
-        | _reasoning(prompt.effort, params.get("reasoning"), summary)
+        | _reasoning(prompt.effort, params.reasoning, summary)
         | _text(prompt.format, params)
         | _tools(prompt)
         | {"model": request.model, "input": _input(prompt.turns), "stream": True}
-        | ({"background": True, "store": True} if background else {"store": bool(params.get("store"))})
+        | ({"background": True, "store": True} if background else {"store": bool(params.store)})
     )
 
 
 # parameters
+
+
+class _Params(msgspec.Struct, frozen=True):
+    """The parameters that are rendered here. A wrong value is OpenAI's to refuse."""
+
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
+    include: Any = None
+    reasoning: Any = None
+    store: Any = None
+    text: Any = None
+    verbosity: Any = None
+
+
+def _params_of(request: ChatRequest, params: Mapping[str, Any]) -> _Params:
+    """Return the parameters, and over them what a client of this API has sent itself."""
+    own = request.own.fields() if isinstance(request.own, OwnResponse) else {}
+    return msgspec.convert({**params, **own}, _Params)
 
 
 def _list(value: Any) -> list[Any]:
@@ -142,14 +162,13 @@ def _reasoning(effort: str | None, own: Any, summary: str | None) -> dict[str, A
     return {"reasoning": fields} if fields else {}
 
 
-def _text(form: Format | Opaque | None, params: Mapping[str, Any]) -> dict[str, Any]:
+def _text(form: Format | Opaque | None, params: _Params) -> dict[str, Any]:
     """Return the format of the answer, which is one level less nested here, and its verbosity."""
-    own = params.get("text")
-    fields: dict[str, Any] = dict(own) if isinstance(own, dict) else {}
+    fields: dict[str, Any] = dict(params.text) if isinstance(params.text, dict) else {}
     if form is not None:
         fields["format"] = {"type": form.kind, **form.described} if isinstance(form, Format) else form.data
-    if params.get("verbosity"):
-        fields["verbosity"] = params["verbosity"]
+    if params.verbosity:
+        fields["verbosity"] = params.verbosity
     return {"text": fields} if fields else {}
 
 
@@ -165,11 +184,15 @@ def _tool(tool: AnyTool) -> Any:
         case ToolSpec():
             return {"type": "function", "parameters": None, "strict": False, **openai_function(tool)}
         case Opaque({"type": "custom", "custom": dict(custom)}):
-            form = custom.get("format")
-            grammar = form.get("grammar") if isinstance(form, dict) else None
-            flat = {"format": {"type": "grammar", **grammar}} if isinstance(grammar, dict) else {}
-            return {"type": "custom", **custom, **flat}
+            return {"type": "custom", **custom, **_flat_grammar(custom)}
     return tool.data  # one of OpenAI's own, or invalid: then OpenAI returns the error
+
+
+def _flat_grammar(custom: Mapping[str, Any]) -> _Item:
+    match custom:
+        case {"format": {"grammar": dict(grammar)}}:
+            return {"format": {"type": "grammar", **grammar}}
+    return {}
 
 
 def _choice(choice: ToolChoice) -> Any:
@@ -186,7 +209,8 @@ def _flat(choice: Any) -> Any:
         case {"type": ("function" | "custom" | "allowed_tools") as kind} if isinstance(choice.get(kind), dict):
             inner = choice[kind]
             if kind == "allowed_tools":
-                inner = inner | {"tools": [_flat(tool) for tool in _list(inner.get("tools"))]}
+                inner = {"tools": [], **inner}
+                inner |= {"tools": [_flat(tool) for tool in _list(inner["tools"])]}
             return {"type": kind, **inner}
     return choice
 
@@ -205,7 +229,7 @@ def _items(turn: AnyTurn, customs: set[str]) -> list[_Item]:
     """Return the items of a turn: its reasoning, its content, and its calls."""
     match turn:
         case AssistantTurn():
-            thoughts = [thought for thought in turn.thoughts if thought.get("type") == "reasoning"]
+            thoughts = thoughts_of(turn, "reasoning")
             refusal = (TextPart(turn.refusal, "refusal"),) if turn.refusal else ()
             said = [*_message("assistant", turn.content), *_message("assistant", refusal)]
             return [*thoughts, *said, *map(_call, turn.calls)]
@@ -239,8 +263,11 @@ def _part(part: Part, text: str) -> _Item:
                 else {"type": text, "text": part.text}
             )
         case ImagePart():
-            detail = (part.more or {}).get("detail")
-            return {"type": "input_image", "image_url": part.url} | ({"detail": detail} if detail else {})
+            image = {"type": "input_image", "image_url": part.url}
+            match part.more:
+                case {"detail": detail} if detail:
+                    return {**image, "detail": detail}
+            return image
         case FilePart():
             return {"type": "input_file", **openai_file(part)}
         case AudioPart():

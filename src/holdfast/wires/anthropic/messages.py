@@ -257,8 +257,17 @@ def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return the delta of Anthropic's own data: for a whole block its input, or None if it has no input."""
     if data["type"] != "content_block":
         return data
-    arguments = data["content_block"].get("input")
-    return {"type": "input_json_delta", "partial_json": _encode(arguments).decode()} if arguments else None
+    match data["content_block"]:
+        case {"input": arguments} if arguments:
+            return {"type": "input_json_delta", "partial_json": _encode(arguments).decode()}
+    return None
+
+
+def _citations(block: dict[str, Any]) -> list[Any]:
+    match block:
+        case {"citations": list(citations)}:
+            return citations
+    return []
 
 
 def _empty(key: str, piece: _Piece) -> dict[str, Any]:
@@ -401,7 +410,7 @@ class MessageAnswer:
         if delta["type"] == "signature_delta":
             self._content[place] = {**block, "signature": delta["signature"]}
         elif delta["type"] == "citations_delta":
-            self._content[place] = {**block, "citations": [*(block.get("citations") or ()), delta["citation"]]}
+            self._content[place] = {**block, "citations": [*_citations(block), delta["citation"]]}
         else:
             self._pieces[place].append(delta[_FIELD[delta["type"]]])
 

@@ -216,7 +216,7 @@ class _Choice:
         if isinstance(event, Text):
             (self._refusal if event.refusal else self._text).append(event.text)
             if event.logprobs is not None:
-                self._logprobs.extend(event.logprobs.get("content") or ())
+                self._logprobs.extend(tokens_of(event.logprobs))
         elif isinstance(event, Reasoning):
             self._reasoning.append(event.text)
         elif isinstance(event, ProviderData):
@@ -246,3 +246,11 @@ class _Choice:
 
     def logprobs(self) -> dict[str, Any] | None:
         return {"content": self._logprobs, "refusal": None} if self._logprobs else None
+
+
+def tokens_of(logprobs: Any) -> list[Any]:
+    """Return the tokens of logprobs, which are as the upstream sent them."""
+    match logprobs:
+        case {"content": list(tokens)}:
+            return tokens
+    return []

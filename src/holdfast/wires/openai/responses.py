@@ -30,8 +30,10 @@ from ...events import (
 from .. import native, sse
 from ..outcome import cost_of, finish_reason, verdict
 from ..tool_calls import json_arguments
+from .chat import tokens_of
 from .fields import RUN_BY_OPENAI
-from .responses_request import CUSTOM_INPUT, KnownTool, flat_name, known_tools
+from .response_items import CUSTOM_INPUT, flat_name
+from .responses_request import KnownTool, known_tools, with_defaults
 
 _encode = msgspec.json.Encoder().encode
 PREFIX = "resp_"
@@ -173,7 +175,7 @@ class _Message(_Written):
     def add_text_with(self, text: str, logprobs: Any) -> ResponseEvent:
         """Add text with its logprobs, and return its delta event."""
         _, fields = self.add_text(text)
-        tokens = (logprobs.get("content") if isinstance(logprobs, dict) else None) or []
+        tokens = tokens_of(logprobs)
         self.more["logprobs"] = [*self.more["logprobs"], *tokens]
         return "response.output_text.delta", fields | {"logprobs": tokens}
 
@@ -182,8 +184,7 @@ class _Message(_Written):
         steps: list[ResponseEvent] = []
         for annotation in annotations:
             existing = self.more["annotations"]
-            inner = annotation.get(annotation.get("type")) if isinstance(annotation, dict) else None
-            flat = {"type": annotation["type"], **inner} if isinstance(inner, dict) else annotation
+            flat = _flat(annotation)
             place = {"annotation_index": len(existing), "annotation": flat}
             self.more["annotations"] = [*existing, flat]
             steps.append(self._of_part("response.output_text.annotation.added", **place))
@@ -427,7 +428,7 @@ class Response:
             "instructions": ask.instructions,
             "previous_response_id": ask.previous_response_id,
             "store": ask.store,
-            "tools": [_with_defaults(tool) for tool in ask.tools if tool.get("type") not in RUN_BY_OPENAI],
+            "tools": [with_defaults(tool) for tool in ask.tools if tool["type"] not in RUN_BY_OPENAI],
             **({} if ask.conversation_id is None else {"conversation": {"id": ask.conversation_id}}),
         }
 
@@ -469,9 +470,11 @@ class Response:
         return None if at is None else int(at)
 
 
-def _with_defaults(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool with OpenAI's defaults for a function."""
-    return {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
+def _flat(annotation: Any) -> Any:
+    match annotation:
+        case {"type": str(kind)} if isinstance(inner := annotation.get(kind), dict):
+            return {"type": kind, **inner}
+    return annotation
 
 
 ECHOED: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ....concurrency.tasks import OwnedTasks
-from ....engine.engine import Engine
+from ....engine.core import Core
 
 StopBatches = Callable[[frozenset[str]], Coroutine[Any, Any, None]]
 """Stops the batches that keys have begun, by the ids of the keys."""
@@ -18,7 +18,7 @@ class EndedKeys:
     What still waits, in a queue or for its turn, asks for the key when it starts, and fails.
     """
 
-    def __init__(self, engine: Engine, stop_batches: StopBatches, tasks: OwnedTasks) -> None:
+    def __init__(self, engine: Core, stop_batches: StopBatches, tasks: OwnedTasks) -> None:
         self._engine = engine
         self._stop_batches = stop_batches
         self._tasks = tasks

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
 from ....access import ADMIN
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError
 from ....store import Store
 from ....store.people.audit import AuditEntry, AuditFilter
@@ -46,7 +46,7 @@ class Names(Protocol):
 class AuditFeature(Feature):
     """The audit log, for admins."""
 
-    def __init__(self, store: Store, people: Names, engine: Engine, days: float) -> None:
+    def __init__(self, store: Store, people: Names, engine: Core, days: float) -> None:
         self._store, self._people, self._engine, self._days = store, people, engine, days
         self.audit = Audit(store)
         self.refused_keys = RefusedKeys(self.audit)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ADMIN, READ
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError
 from ....store import Cap, DrawResult, Store, UsageRow
 from ....wires import native
@@ -47,7 +47,7 @@ OLD_CHARGE = 120.0
 class BudgetsFeature(Feature):
     """What was used, and what is left."""
 
-    def __init__(self, people: People, budgets: Budgets, engine: Engine, store: Store) -> None:
+    def __init__(self, people: People, budgets: Budgets, engine: Core, store: Store) -> None:
         self._people, self._budgets, self._engine, self._store = people, budgets, engine, store
 
     def begin(self, chores: Chores) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from ....access import ACCESS, NO_BUDGET, Access, Budgeted
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import HoldfastError
 from ....events import Usage
 from ....ids import ModelName, new_id
@@ -31,7 +31,7 @@ _LEFT: ContextVar[dict[str, str] | None] = ContextVar("left", default=None)
 class Budgets:
     """The budgets of payers. For those without limits they add nothing to a start."""
 
-    def __init__(self, store: Store, engine: Engine, owners: Owners, spending: Spending) -> None:
+    def __init__(self, store: Store, engine: Core, owners: Owners, spending: Spending) -> None:
         self.spending = spending
         self._is_for_all = spending.default != NO_BUDGET
         self._store = store
@@ -46,6 +46,10 @@ class Budgets:
             _LEFT.set(request.scope.setdefault(EXTRA_HEADERS, {}))
         key = access.credential if access.via == "key" else ""
         return Payer(access.owner, key, access.groups, limited)
+
+    async def payer_now(self, payer: Payer) -> Payer:
+        """Return a payer of earlier work with the limits of today: an admin may have set a budget since."""
+        return replace(payer, limited=bool(await self._budgets_of(payer.owner, payer.key)))
 
     async def open(self, record: RunRecord) -> None:
         """Open the charge of a run that is about to start, if its payer has something left."""
@@ -63,6 +67,11 @@ class Budgets:
         """Raise if a payer has nothing left, or may not use a model without a price."""
         if payer.limited:
             await self._open(self._request(payer, ModelName("")), models, looks=True)
+
+    async def require_prices(self, payer: Payer, models: Iterable[ModelName]) -> None:
+        """Raise if a payer may not use a model without a price, however much it has left."""
+        if payer.limited:
+            self.spending.require_prices(await self._budgets_of(payer.owner, payer.key), models)
 
     async def begin_request(self, payer: Payer, model: ModelName, usage: Usage, *, of_calls: bool) -> Charge:
         """Begin a request that is passed on to an upstream, if its payer has something left.
@@ -93,8 +102,7 @@ class Budgets:
         )
 
     async def _open(self, charge: Charge, models: Iterable[ModelName], *, of_calls: bool = False, **how: Any) -> None:
-        access = await self._owners.access(charge.owner, charge.payer.key)
-        budgets = [] if access is None else budgets_of(access, self.spending.default)
+        budgets = await self._budgets_of(charge.owner, charge.payer.key)
         self.spending.require_prices(budgets, models, of_calls=of_calls)
         await self._require_room(charge.owner, budgets)
         caps = caps_of(budgets, charge.started_at)
@@ -104,6 +112,10 @@ class Budgets:
             headers.update(headers_of(result))
         if result.refused is not None:
             raise self._refused(result)
+
+    async def _budgets_of(self, owner: str, key: str) -> list[Budgeted]:
+        access = await self._owners.access(owner, key)
+        return [] if access is None else budgets_of(access, self.spending.default)
 
     def _refused(self, result: DrawResult) -> HoldfastError:
         return budget_refusal(result, self.spending.currency, self._engine.now())

@@ -35,7 +35,7 @@ class StorageFull(HoldfastError):
     type = "rate_limit_error"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"You may store {limit} bytes, and have. Delete some of it.")
+        super().__init__(f"You have reached your limit of {limit} stored bytes. Delete some of them.")
 
 
 def budgets_of(access: Access, default: Budget) -> list[Budgeted]:

@@ -13,17 +13,17 @@ from ....access import Budget, Budgeted
 from ....concurrency.retry import Retry
 from ....concurrency.tasks import OwnedTasks
 from ....errors import AccessEnded, BudgetSpent, HoldfastError, NoPrice, ShuttingDown
-from ....events import Finish, Notice, Outlet, Source, Usage, Yielded, push_all, put
+from ....events import Finish, LegStarted, Notice, Outlet, Source, Usage, Yielded, push_all, put
 from ....ids import ModelName, new_id
 from ....log.log import Log
 from ....log.settlement import usage_so_far
-from ....log.usage_meter import UsageMeter
+from ....log.usage_meter import UsageMeter, remaining
 from ....nodes.recovery import Again
 from ....pricing import Prices, cost
 from ....runs.run import Run
 from ....runs.shared import Clock
 from ....store import Cap, Charge, Draw, DrawResult, Payer, RunRecord, Store
-from ....store.semantics import added_charge, charge_of
+from ....store.semantics import added_charge, charge_of, charged_model
 from ..accounts.owners import Owners
 from .caps import budgets_of, caps_of, in_words
 
@@ -95,9 +95,13 @@ class Spending:
         """Return the source of a run; if it counts for a budget, one that is measured."""
         return partial(self._measure, run.record, run.record.model, source, None) if _counts(run.record) else source
 
-    def metered_pane(self, record: RunRecord, model: ModelName, source: Source) -> Source:
-        """Return the source of a pane, whose record may hide its model."""
-        return partial(self._measure, record, model, source, None) if _counts(record) else source
+    def metered_pane(
+        self, record: RunRecord, model: ModelName, source: Source, hidden: Callable[[], Usage | None] | None
+    ) -> Source:
+        """Return the source of a pane. If it is blind, its record hides the model, and its events what was counted."""
+        if hidden is None and not _counts(record):
+            return source
+        return partial(self._measure, record, model, source, None, hidden=hidden)
 
     def metered_again(self, again: Again) -> Again:
         """Return the function that resumes runs, which are measured again from what they had used."""
@@ -111,7 +115,13 @@ class Spending:
         return resumed
 
     async def _measure(
-        self, record: RunRecord, model: ModelName, source: Source, used: Usage | None, out: Outlet
+        self,
+        record: RunRecord,
+        model: ModelName,
+        source: Source,
+        used: Usage | None,
+        out: Outlet,
+        hidden: Callable[[], Usage | None] | None = None,
     ) -> None:
         caps = caps_of(await self._budgets(record), record.created_at)
         meter = RunMeter(self, charge_at_start(record), caps, self._prices, model, used)
@@ -120,6 +130,8 @@ class Spending:
             await source(outlet)
         else:
             await push_all(source, outlet)
+        if hidden is not None and (counted := hidden()) is not None:
+            meter.hear([counted])
         await meter.report()
 
     # drawing
@@ -227,6 +239,8 @@ class RunMeter:
         self._tokens: int | None = 0 if any(cap.tokens is not None for cap in caps) else None
         self._cost: float | None = 0.0 if any(cap.cost is not None for cap in caps) else None
         self._has_ended = False
+        self._used_before, self._spent_before = Usage(), 0.0
+        """What legs of other models have used, and what that has cost."""
 
     def hear(self, events: Sequence[Yielded]) -> None:
         """Count what the source emits. What its provider counts replaces what was estimated."""
@@ -236,6 +250,9 @@ class RunMeter:
                 self._has_ended = True
             elif isinstance(event, Notice) and event.model:
                 self._price = self._prices.of(event.model)
+            elif isinstance(event, LegStarted) and event.model != event.before:
+                self._spent_before += cost(self._price, remaining(event.usage, self._used_before)) or 0.0
+                self._used_before, self._price = event.usage, self._prices.of(event.model)
 
     @property
     def is_over(self) -> bool:
@@ -245,7 +262,12 @@ class RunMeter:
         used = self._meter.used
         if self._tokens is not None and used.total_tokens > self._tokens:
             return True
-        return self._cost is not None and (cost(self._price, used) or 0.0) > self._cost
+        return self._cost is not None and (self._spent(used) or 0.0) > self._cost
+
+    def _spent(self, used: Usage) -> float | None:
+        """Return the cost of a usage; None if the model has no price."""
+        now = cost(self._price, remaining(used, self._used_before))
+        return now if now is None else now + self._spent_before
 
     async def more(self) -> str:
         """Get more of the budgets, and return why there is none; empty if there is.
@@ -264,7 +286,7 @@ class RunMeter:
 
     def _draw(self) -> Draw:
         used = self._meter.used
-        spent = cost(self._price, used)
+        spent = self._spent(used)
         charge = replace(self._charge, input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=spent)
         step = cost(self._price, Usage(output_tokens=STEP)) or 0.0
         return Draw(charge=charge, caps=self._caps, tokens=STEP, cost=step)
@@ -302,7 +324,7 @@ def charge_at_start(record: RunRecord) -> Charge:
     return Charge(
         id=record.id,
         owner=record.payer.owner or record.owner,
-        model=record.model,
+        model=charged_model(record),
         started_at=record.created_at,
         payer=record.payer,
         node_id=record.node_id,

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT, READ
 from ....asks import AiSdkAsk
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, StaleView
 from ....fields import check_fields
 from ....history import Message, Session, branch
@@ -78,7 +78,7 @@ class AiSdk(Feature):
         starting: Starting,
         chats: ChatStarts,
         ollama: OllamaApi,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._answers, self._views, self._reach = bodies, answers, views, reach

@@ -16,7 +16,7 @@ from ....history import estimate_tokens
 from ....runs.run import Run
 from ....upstreams import FoundModel
 from ....wires.anthropic import messages as anthropic_messages
-from ....wires.anthropic.request import CountBody, MessagesBody, as_sent, chat_messages, estimated_tokens, to_chat
+from ....wires.anthropic.request import CountBody, MessagesBody, chat_messages, estimated_tokens, own_messages, to_chat
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, error_answer, json_of
@@ -101,9 +101,9 @@ class AnthropicMessages(Feature):
         chat = to_chat(body, fields, native=native, betas=header(request, b"anthropic-beta"))
         chat_body = convert(chat, ChatBody)
         check_messages(chat_body)
-        sent = {"anthropic": as_sent(fields)} if native and not body.session_id else {}
+        own = own_messages(fields) if native and not body.session_id else None
         is_held = body.thread is not None
-        ask = ThreadAsk(as_sent=sent, thread=threads.held(fields)) if is_held else ChatAsk(as_sent=sent)
+        ask = ThreadAsk(own=own, thread=threads.held(fields)) if is_held else ChatAsk(own=own)
         return await self._chats.start(request, allowed, chat_body, chat, ask, streams=bool(body.stream), keep=is_held)
 
     def _is_native(self, found: FoundModel) -> bool:

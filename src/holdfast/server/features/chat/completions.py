@@ -10,11 +10,11 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT
 from ....asks import ChatAsk, chat_ask
+from ....asks.own import OwnPrompt
 from ....errors import BadRequest
 from ....events import AnySettlement
 from ....fields import PASSED_ON, check_fields
 from ....runs.run import Run
-from ....upstreams.openai.provider import COMPLETIONS
 from ....wires.openai.completions import COMPLETION, COMPLETION_AS_CHAT, TextAnswer, TextChunks
 from ...kit.feature import Endpoint, Feature
 from ...kit.request import Bodies, convert, decode_object, idempotency
@@ -79,7 +79,7 @@ class TextCompletions(Feature):
         check_fields(decoded, COMPLETION if is_native else COMPLETION_AS_CHAT, PASSED_ON)
         ask = ChatAsk(
             params={name: value for name, value in decoded.items() if name not in _NOT_PARAMS and value is not None},
-            as_sent={COMPLETIONS: {"prompt": body.prompt}} if is_native else {},
+            own=OwnPrompt(prompt=body.prompt) if is_native else None,
             stream=body.stream in (True, "true"),
             messages=[{"role": "user", "content": _text(body, is_native)}],
             n=(body.n or 1) * body.prompts,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.requests import Request
 
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError, RunNotFound
 from ....runs.run import Run
 from ....store import Store
@@ -42,7 +42,7 @@ def named_in(request: Request) -> str | None:
 class RunNames:
     """Names of runs."""
 
-    def __init__(self, store: Store, engine: Engine) -> None:
+    def __init__(self, store: Store, engine: Core) -> None:
         self._store, self._engine = store, engine
 
     async def start(self, name: str, begin: Callable[[], Awaitable[Run]]) -> Run:

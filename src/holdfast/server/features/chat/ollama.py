@@ -26,6 +26,7 @@ from ....wires.ollama import (
     OLLAMA_GENERATE,
     OWN_FIELDS,
     UNKNOWN_OF_OLLAMA,
+    OllamaBody,
     OllamaLines,
     chat_of,
     ollama_error,
@@ -36,7 +37,7 @@ from ....wires.ollama import (
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature, Handling
 from ...kit.http.errors import Json, json_of, retry_headers
-from ...kit.request import Bodies, convert, decode_object, idempotency
+from ...kit.request import Bodies, convert, decode, decode_object, idempotency
 from ...kit.run_responses import (
     RUN_ANSWERS,
     Answers,
@@ -56,15 +57,6 @@ from .openai_chat import ChatBody, ChatStarts, check_messages
 VERSION = "0.12.0"
 """The version of Ollama's API, which clients read."""
 NDJSON = "application/x-ndjson"
-
-
-class OllamaBody(msgspec.Struct, frozen=True):
-    """A request to chat or to generate, with the fields that are checked here."""
-
-    model: str
-    messages: list[dict[str, Any]] | None = None
-    prompt: str | None = None
-    stream: bool | None = None
 
 
 def with_ollama_errors(handler: Handling) -> Handling:
@@ -90,9 +82,10 @@ def is_ollamas(fields: Mapping[str, Any]) -> bool:
     """Return whether a request to `/api/chat` is Ollama's, by its messages."""
     if not fields.keys().isdisjoint(("id", "trigger", "messageId")):
         return False
-    messages = fields.get("messages")
-    first = messages[0] if isinstance(messages, list) and messages else None
-    return isinstance(first, dict) and "parts" not in first and "content" in first
+    match fields:
+        case {"messages": [{"content": _} as first, *_]}:
+            return "parts" not in first
+    return False
 
 
 _DETAILS = {
@@ -103,6 +96,13 @@ _DETAILS = {
     "parameter_size": "",
     "quantization_level": "",
 }
+
+
+class ShowBody(msgspec.Struct, frozen=True):
+    """A request for the data of a model, by either name of the field."""
+
+    model: str | None = None
+    name: str | None = None
 
 
 class OllamaApi(Feature):
@@ -125,7 +125,7 @@ class OllamaApi(Feature):
 
         @with_ollama_errors
         async def answer(self: OllamaApi, request: Request) -> ASGIApp:
-            return await self._answer(request, fields, raw, OLLAMA_CHAT)
+            return await self._answer(request, convert(fields, OllamaBody), fields, raw, OLLAMA_CHAT)
 
         return await answer(self, request)
 
@@ -143,32 +143,35 @@ class OllamaApi(Feature):
         """Answer a prompt. An empty prompt, which loads a model in Ollama, does nothing here."""
         raw = await self._bodies.read(request)
         fields = decode_object(raw)
-        if not fields.get("prompt") and not fields.get("images"):
-            body = convert(fields, OllamaBody)
+        body = convert(fields, OllamaBody)
+        if not body.prompt and not body.images:
             await self._models.find(access_of(request), plain_name(body.model))
             head = {"model": body.model, "created_at": "1970-01-01T00:00:00Z"}
             return Json({**head, "response": "", "done": True, "done_reason": "load"})
-        return await self._answer(request, fields, raw, OLLAMA_GENERATE)
+        return await self._answer(request, body, fields, raw, OLLAMA_GENERATE)
 
-    async def _answer(self, request: Request, fields: dict[str, Any], raw: bytes, table: Table) -> ASGIApp:
-        body = convert(fields, OllamaBody)
+    async def _answer(
+        self, request: Request, body: OllamaBody, fields: dict[str, Any], raw: bytes, table: Table
+    ) -> ASGIApp:
         allowed = await self._starting.allow(request, plain_name(body.model), idempotency(request, raw))
-        run = allowed if isinstance(allowed, Run) else await self._start(request, allowed, fields, table)
+        run = allowed if isinstance(allowed, Run) else await self._start(request, allowed, body, fields, table)
         lines = _lines(run, body.model, is_chat=table is OLLAMA_CHAT)
         if body.stream is False:
             return WholeAnswer(run, partial(self._whole, lines), attached=run.take_hold())
-        headers = {**answer_headers(run), "content-type": NDJSON}
+        headers, beat = {**answer_headers(run), "content-type": NDJSON}, lines.heartbeat
         return self._answers.stream(
-            run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=b""
+            run, lines, attached=run.take_hold(), refuse=_refused, headers=headers, sign_of_life=beat
         )
 
-    async def _start(self, request: Request, allowed: AllowedStart, fields: dict[str, Any], table: Table) -> Run:
+    async def _start(
+        self, request: Request, allowed: AllowedStart, body: OllamaBody, fields: dict[str, Any], table: Table
+    ) -> Run:
         native = is_ollama(self._configured, allowed.model.found)
         check_fields(fields, {**table, **OWN_FIELDS} if native else table, UNKNOWN_OF_OLLAMA)
-        chat = chat_of(fields)
+        chat = chat_of(body)
         chat_body = convert(chat, ChatBody)
         check_messages(chat_body)
-        ask = ChatAsk(as_sent={"ollama": own_fields(fields)} if native else {})
+        ask = ChatAsk(own=own_fields(body) if native else None)
         return await self._chats.start(request, allowed, chat_body, chat, ask)
 
     async def _whole(self, lines: OllamaLines, run: Run) -> ASGIApp:
@@ -203,8 +206,8 @@ class OllamaApi(Feature):
     @with_ollama_errors
     async def show_model(self, request: Request) -> ASGIApp:
         """Return the known data of a model."""
-        fields = decode_object(await self._bodies.read(request))
-        name = plain_name(fields.get("model") or fields.get("name"))
+        body = decode(await self._bodies.read(request), ShowBody)
+        name = plain_name(body.model or body.name)
         if not isinstance(name, str):
             raise BadRequest("model is missing.", param="model")
         provider, *_ = await self._models.providers(access_of(request)).find(name)

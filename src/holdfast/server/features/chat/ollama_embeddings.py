@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,10 +13,10 @@ from ....access import CHAT
 from ....errors import BadRequest, ProviderBroke
 from ....fields import check_fields
 from ....upstreams import Forwarded
-from ....wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, own_fields, plain_name
+from ....wires.ollama import OLLAMA_EMBED, OWN_FIELDS, UNKNOWN_OF_OLLAMA, OwnFields, own_fields, plain_name
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.request import Bodies, decode_object
+from ...kit.request import Bodies, convert, decode_object
 from ...live.live_settings import Configured
 from ...sources.models import AllowedModels
 from .ollama import is_ollama, with_ollama_errors
@@ -45,14 +46,27 @@ class _Embeddings(msgspec.Struct, frozen=True):
         return [each.embedding for each in sorted(self.data, key=lambda each: each.index)]
 
 
+class EmbedBody(OwnFields, frozen=True):
+    """A request for embeddings. `prompt` is the older name of `input`."""
+
+    model: str | None = None
+    input: Any = None
+    prompt: Any = None
+    dimensions: Any = None
+
+    @property
+    def texts(self) -> Any:
+        """What is embedded."""
+        return self.prompt if self.input is None else self.input
+
+
 class _Input:
     """Texts to embed, in the words of the upstream."""
 
-    def __init__(self, fields: dict[str, Any], name: str, *, native: bool) -> None:
+    def __init__(self, body: EmbedBody, name: str, own: Mapping[str, Any]) -> None:
         self.model: str | None = name
-        wanted = {"dimensions": fields["dimensions"]} if fields.get("dimensions") is not None else {}
-        own = own_fields(fields) if native else {}
-        self._body = {"input": fields.get("input", fields.get("prompt")), **wanted, **own}
+        wanted = {} if body.dimensions is None else {"dimensions": body.dimensions}
+        self._body = {"input": body.texts, **wanted, **own}
 
     def with_model(self, model: str) -> bytes:
         return msgspec.json.encode({**self._body, "model": model})
@@ -94,9 +108,10 @@ class OllamaEmbeddings(Feature):
         return await self._embedded(request, fields, lambda _, vectors: {"embedding": vectors[0] if vectors else []})
 
     async def _embedded(self, request: Request, fields: dict[str, Any], told: Any) -> ASGIApp:
-        if fields.get("input", fields.get("prompt")) is None:
+        body = convert(fields, EmbedBody)
+        if body.texts is None:
             raise BadRequest("input is missing.", param="input")
-        model = await self._models.find(access_of(request), plain_name(fields.get("model")))
+        model = await self._models.find(access_of(request), plain_name(body.model))
         native = is_ollama(self._configured, model.found)
         check_fields(fields, {**OLLAMA_EMBED, **OWN_FIELDS} if native else OLLAMA_EMBED, UNKNOWN_OF_OLLAMA)
 
@@ -105,11 +120,10 @@ class OllamaEmbeddings(Feature):
                 answer = msgspec.json.decode(found.body, type=_Embeddings)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 raise ProviderBroke("The upstream sent no embeddings.") from None
-            head = {"model": fields["model"], "total_duration": 0, "load_duration": 0}
+            head = {"model": body.model, "total_duration": 0, "load_duration": 0}
             counted = {"prompt_eval_count": answer.prompt_eval_count or answer.usage.prompt_tokens}
             return Forwarded("application/json", msgspec.json.encode(told({**head, **counted}, answer.vectors())))
 
         path = "/api/embed" if native else "/embeddings"
-        return await self._pass_through.forward(
-            request, path, "application/json", _Input(fields, model.name, native=native), shown
-        )
+        texts = _Input(body, model.name, own_fields(body).fields() if native else {})
+        return await self._pass_through.forward(request, path, "application/json", texts, shown)

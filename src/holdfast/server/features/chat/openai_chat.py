@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....asks import ChatAsk, chat_ask
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, RunNotFound
 from ....events import AnySettlement, Failed, Interrupted, ToolCall
 from ....history import Message, Session, branch, results_without_calls, text_of
@@ -94,7 +94,7 @@ class _Calls(msgspec.Struct, frozen=True):
 class ChatStarts:
     """Starts runs of requests in OpenAI's shape."""
 
-    def __init__(self, names: RunNames, store: Store, engine: Engine) -> None:
+    def __init__(self, names: RunNames, store: Store, engine: Core) -> None:
         self._names, self._store, self._engine = names, store, engine
 
     async def start(
@@ -271,6 +271,14 @@ def check_messages(body: ChatBody) -> None:
         raise BadRequest("n is a number from 1 to 128.", param="n")
 
 
+def _is_call(part: dict[str, Any]) -> bool:
+    """Return whether a part of the content is a call, as in Anthropic's shape."""
+    match part:
+        case {"type": "tool_use"}:
+            return True
+    return False
+
+
 def _check_all_results(messages: list[ChatMessage]) -> None:
     """Refuse tool results without a call in the messages before them."""
     if not [True for said in messages if said.role == "tool"]:
@@ -278,8 +286,8 @@ def _check_all_results(messages: list[ChatMessage]) -> None:
     called: set[str] = set()
     for said in messages:
         parts = said.content if isinstance(said.content, list) else []
-        uses = [part for part in parts if part.get("type") == "tool_use"]
-        called |= {str(call.get("id")) for call in [*(said.tool_calls or ()), *uses]}
+        calls = [*(said.tool_calls or ()), *filter(_is_call, parts)]
+        called |= {str(call.get("id")) for call in calls}  # a call may have no id, if its result has none
         is_called = said.tool_call_id in called if said.tool_call_id else bool(called)
         if said.role == "tool" and not is_called:
             raise _nobody_called(said.tool_call_id, "before it in messages")

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
 from ....access import ADMIN, CHAT, PERSON_FRESH, Access
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, KeyRevoked, NotFound
 from ....store import Store
 from ....store.documents import Stored
@@ -53,7 +53,7 @@ class AccountDataApi(Feature):
         people: People,
         budgets: Budgets,
         erasing: Erasing,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._signing_in, self._people, self._budgets = bodies, signing_in, people, budgets

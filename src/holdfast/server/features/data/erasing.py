@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ....compare.runs import Rounds
 from ....concurrency.retry import Backoff
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import NotFound, RunNotFound
 from ....evals.runner import BatchRunner
 from ....ids import new_id
@@ -66,7 +66,7 @@ class Erasing:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Core,
         people: People,
         keys: Keys,
         rounds: Rounds,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ....compare.runs import Rounds
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....evals.runner import BatchRunner
 from ....store import Store
 from ...config.current import CurrentSettings
@@ -51,7 +51,7 @@ class Retention:
         current: CurrentSettings,
         people: People,
         sessions: SessionsApi,
-        engine: Engine,
+        engine: Core,
         store: Store,
         batches: BatchRunner,
         rounds: Rounds,
@@ -62,7 +62,7 @@ class Retention:
     async def delete_old(self) -> None:
         """Delete events, runs, conversations, idempotency keys and chats that are too old."""
         settings, store, now = self._current.now, self._store, self._engine.now()
-        await store.trim_logs(now - settings.log_days * DAY)
+        await store.trim_logs(now - settings.event_days * DAY)
         groups = {stored.id: stored.body async for stored in self._people.callers.groups.all()}
         runs = Kept(settings.retention_days, await self._days_by_owner(_set(groups, "retention_days")))
         sessions = Kept(settings.session_days, await self._days_by_owner(_set(groups, "session_days")))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ANYONE
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import HoldfastError, ShuttingDown, StoreUnavailable
 from ....store import Store
 from ...kit.chores import Chores
@@ -32,7 +32,7 @@ class TaskFailing(HoldfastError):
 class HealthApi(Feature):
     """Tells whether the server works."""
 
-    def __init__(self, keys: Keys, chores: Chores, engine: Engine, store: Store, store_check: StoreCheck) -> None:
+    def __init__(self, keys: Keys, chores: Chores, engine: Core, store: Store, store_check: StoreCheck) -> None:
         self._keys, self._chores, self._engine, self._store = keys, chores, engine, store
         self._store_check = store_check
 

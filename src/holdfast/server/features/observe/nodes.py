@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ADMIN
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....nodes.lease import DRAINING
 from ....store import Store
 from ....store.records import NodeRecord
@@ -21,7 +21,7 @@ from .metrics.activity import Activity, last_minute
 class NodesApi(Feature):
     """The nodes of the cluster."""
 
-    def __init__(self, activity: Activity, engine: Engine, store: Store) -> None:
+    def __init__(self, activity: Activity, engine: Core, store: Store) -> None:
         self._activity, self._engine, self._store = activity, engine, store
 
     @Endpoint(

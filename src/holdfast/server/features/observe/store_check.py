@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ....engine.engine import Engine
+from ....engine.core import Core
 
 KEPT = 1.0
 """Seconds for which the result of a check is valid."""
@@ -13,7 +13,7 @@ KEPT = 1.0
 class StoreCheck:
     """The check, shared by concurrent callers."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Core) -> None:
         self._engine = engine
         self._checking: asyncio.Task[None] | None = None
         self._began = 0.0

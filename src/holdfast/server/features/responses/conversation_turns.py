@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from ....asks import response_ask
 from ....concurrency.tasks import OwnedTasks
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import HoldfastError
 from ....events import Failed, Interrupted
 from ....runs.run import Run
 from ....store import RunRecord, Store
 from ....store.documents import Stored
-from ....wires.openai.responses_request import Item, listed
+from ....wires.openai.response_items import Item, listed
 from ...sources.response_chains import output_of
 from ...sources.stored_conversations import (
     ConversationLocked,
@@ -36,7 +36,7 @@ STARTING = 60.0
 class ConversationTurns:
     """Adds responses to conversations."""
 
-    def __init__(self, store: Store, engine: Engine, tasks: OwnedTasks) -> None:
+    def __init__(self, store: Store, engine: Core, tasks: OwnedTasks) -> None:
         self._store, self._engine, self._tasks = store, engine, tasks
 
     async def up_to_date(

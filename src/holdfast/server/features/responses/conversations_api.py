@@ -17,7 +17,7 @@ from ....ids import new_id
 from ....store import Store
 from ....store.documents import Stored
 from ....wires.openai.fields import CONVERSATIONS, NOT_OF_A_CONVERSATION
-from ....wires.openai.responses_request import Item, items_of, listed
+from ....wires.openai.response_items import Item, items_of, listed
 from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, json_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT, READ
 from ....asgi.event_stream import EventStream
 from ....asks import ChatAsk, ResponseAsk, response_ask
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
@@ -21,13 +21,12 @@ from ....store import RunRecord, Store
 from ....upstreams.responses.request import DIALECT
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses
+from ....wires.openai.response_items import COMPACT, Item, compaction_item, items_of, listed
 from ....wires.openai.responses import ECHOED
 from ....wires.openai.responses_request import (
-    COMPACT,
-    Item,
-    compaction_item,
-    items_of,
-    listed,
+    ReasoningOptions,
+    ResponseBody,
+    TextOptions,
     own_fields_of,
     params_of,
 )
@@ -48,77 +47,6 @@ from .webhooks import Webhooks
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: many of an owner's runs may not be responses."""
-
-
-class ReasoningOptions(msgspec.Struct, frozen=True):
-    """Options of reasoning."""
-
-    effort: str | None = None
-    summary: str | None = None
-    generate_summary: str | None = None
-    """The older name of `summary`."""
-
-
-class TextOptions(msgspec.Struct, frozen=True):
-    """Options of text."""
-
-    format: dict[str, Any] | None = None
-    verbosity: str | None = None
-
-
-class ConversationName(msgspec.Struct, frozen=True):
-    """The conversation that a response is added to."""
-
-    id: str
-
-
-class ResponseBody(msgspec.Struct, frozen=True):
-    """A request, with the fields that are checked here. Unknown fields are passed to the upstream."""
-
-    input: str | list[dict[str, Any]] | None = None
-    model: str | None = None
-    instructions: str | None = None
-    previous_response_id: str | None = None
-    conversation: str | ConversationName | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    background: bool | None = None
-    metadata: dict[str, str] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_logprobs: int | None = None
-    max_output_tokens: int | None = None
-    max_tool_calls: int | None = None
-    reasoning: ReasoningOptions | None = None
-    text: TextOptions | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    include: list[str] | None = None
-
-    @property
-    def conversation_id(self) -> str | None:
-        """The conversation that the response is added to."""
-        return self.conversation.id if isinstance(self.conversation, ConversationName) else self.conversation or None
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether it is stored, which is the default."""
-        return self.store is not False or bool(self.background)
-
-    @property
-    def follows(self) -> bool:
-        """Whether there are items before its input."""
-        return self.previous_response_id is not None or self.conversation_id is not None
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether it outlives its client: in the background, or as a stream with `store` set to true.
-
-        A stream that is stored only by default ends with its client: SDKs abort by closing the connection.
-        """
-        return bool(self.background) or (self.store is True and bool(self.stream))
 
 
 class CompactionFailed(HoldfastError):
@@ -147,7 +75,7 @@ class ResponsesApi(Feature):
         configured: Configured,
         turns: ConversationTurns,
         webhooks: Webhooks,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._answers, self._reach, self._starting = bodies, answers, reach, starting
@@ -199,11 +127,11 @@ class ResponsesApi(Feature):
         provider = allowed.model.found.provider
         owner, is_native = allowed.caller.owner, self._configured.dialect(provider.name) == DIALECT
         items = items_of(body.input, follows=body.follows)
-        params = params_of(decoded, self._limit_of(provider.name))
+        params = params_of(body, decoded, self._limit_of(provider.name))
         ask = msgspec.structs.replace(
             _ask_of(body, decoded, await resolved(self._store, owner, items)),
             params=params,
-            as_sent={DIALECT: own_fields_of(decoded)} if is_native else {},
+            own=own_fields_of(body) if is_native else None,
             before=before,
         )
         if body.conversation_id is not None:
@@ -254,7 +182,7 @@ class ResponsesApi(Feature):
         decoded = decode_object(await self._bodies.read(request))
         body = checked(decoded)
         messages = await self._messages(await self._starting.allow_new(request, body.model), body, decoded)
-        tokens = estimated_tokens(messages, params_of(decoded).get("tools"))
+        tokens = estimated_tokens(messages, params_of(body, decoded).get("tools"))
         return Json({"object": "response.input_tokens", "input_tokens": tokens, "holdfast": {"source": "estimated"}})
 
     @Endpoint(
@@ -276,7 +204,7 @@ class ResponsesApi(Feature):
         body = checked(decoded)
         if not body.model:
             raise BadRequest("model is missing: name the one that summarises.", param="model")
-        params_of(decoded)
+        params_of(body, decoded)
         allowed = await self._starting.allow_new(request, body.model)
         messages = [*await self._messages(allowed, body, decoded), {"role": "user", "content": COMPACT}]
         record = allowed.record(ChatAsk(messages=alternating(messages)), lifetime="attached")

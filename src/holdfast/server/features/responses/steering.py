@@ -10,8 +10,8 @@ from ....errors import BadRequest
 from ....events import Completed
 from ....ids import new_id
 from ....runs.run import Run
+from ....wires.openai.response_items import items_of
 from ....wires.openai.responses import response_id
-from ....wires.openai.responses_request import items_of
 from ...kit.request import convert
 
 STEER = "response.steer"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....concurrency.retry import Backoff
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import RunNotFound
 from ....http_client.errors import Broken, NotThere
 from ....http_client.pool import Connections
@@ -124,7 +124,7 @@ class DeliveryJob(JobWork):
 class Webhooks:
     """The webhooks of a server. Costs a task for each open delivery."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], store: Store, engine: Engine) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], store: Store, engine: Core) -> None:
         self._listeners = [Listener(described, environ) for described in settings.webhooks]
         self._deliveries = Documents(store, KIND, Delivery, now=engine.now)
         self._engine = engine

@@ -16,10 +16,11 @@ from websockets.frames import CloseCode
 from ....access import CHAT
 from ....asgi.client import CONNECTION, RequestClient, finish
 from ....asgi.cursor import RunFrames
-from ....asgi.event_stream import Closing, info_of
+from ....asgi.event_stream import info_of
 from ....asks import response_ask
+from ....concurrency.closing import Closing
 from ....concurrency.tasks import OwnedTasks
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError, KeyRevoked
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
@@ -29,8 +30,9 @@ from ....runs.run import Run
 from ....store import RunRecord
 from ....wires.openai import responses as openai_responses
 from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
+from ....wires.openai.response_items import Item
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
-from ....wires.openai.responses_request import Item
+from ....wires.openai.responses_request import ResponseBody
 from ...config.current import CurrentSettings
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.connections import OFFER
@@ -39,7 +41,7 @@ from ...kit.http.websocket import InvalidHandshake, WebSocket, accepting_head, t
 from ...kit.request import HEADERS, Bodies, BodyTooLarge, check_name, convert, decode_object
 from ...kit.run_responses import FirstWord
 from ...starting.starting import Starting
-from .openai_responses import ResponseBody, ResponsesApi, checked, response_of
+from .openai_responses import ResponsesApi, checked, response_of
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)
@@ -125,7 +127,7 @@ class SocketServices(NamedTuple):
     bodies: Bodies
     starting: Starting
     responses: ResponsesApi
-    engine: Engine
+    engine: Core
     closing: Closing
     current: CurrentSettings
 

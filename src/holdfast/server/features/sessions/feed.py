@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from ....access import READ_SHARED
 from ....asgi.event_stream import Frames
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, RunNotFound, SessionNotFound
 from ....events import Event, Settled
 from ....pricing import Prices
@@ -42,7 +42,7 @@ class _Feed(SessionReader):
     """The position of one reader in a session's feed."""
 
     def __init__(
-        self, engine: Engine, store: Store, prices: Prices, session_id: str, cursor: Cursor, *, named: bool = False
+        self, engine: Core, store: Store, prices: Prices, session_id: str, cursor: Cursor, *, named: bool = False
     ) -> None:
         super().__init__(engine, store, session_id, *cursor)
         self._prices = prices
@@ -93,7 +93,7 @@ class _List:
     A frame has the current state of a session in the list, so reading a change twice is harmless.
     """
 
-    def __init__(self, engine: Engine, store: Store, owner: str, cursor: str) -> None:
+    def __init__(self, engine: Core, store: Store, owner: str, cursor: str) -> None:
         self._engine, self._store = engine, store
         self._owner = owner
         self._cursor = cursor
@@ -175,7 +175,7 @@ class _Feeds:
 class FeedApi(Feature):
     """The feeds of sessions."""
 
-    def __init__(self, streams: Streams, reach: Reach, engine: Engine, store: Store, prices: Prices) -> None:
+    def __init__(self, streams: Streams, reach: Reach, engine: Core, store: Store, prices: Prices) -> None:
         self._streams, self._reach, self._engine, self._store = streams, reach, engine, store
         self._prices = prices
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT_SHARED, READ_SHARED
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import NotFound, StaleView
 from ....store import RunRecord, Store
 from ....wires import native
@@ -33,7 +33,7 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 class QueueApi(Feature):
     """The queued runs of a session."""
 
-    def __init__(self, bodies: Bodies, reach: Reach, engine: Engine, store: Store) -> None:
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
         self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
 
     @Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", who=READ_SHARED, answers={200: "it", 404: "not queued"})

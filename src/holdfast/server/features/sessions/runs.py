@@ -14,7 +14,7 @@ from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ....agents import approvals as desks
 from ....asgi import last_seen
 from ....asks import chat_ask
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, NotFound, StoreUnavailable
 from ....events import ApprovalRequested, StoppedBy
 from ....history import text_of
@@ -62,7 +62,7 @@ class RunsApi(Feature):
         views: RunViews,
         reach: Reach,
         agents: AgentSources,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._streams, self._views, self._reach = bodies, streams, views, reach

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT_SHARED
 from ....agents.loop import GO_ON
 from ....asks import SessionAsk
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
 from ....history import Message, Session, branch
 from ....ids import new_id
@@ -185,7 +185,7 @@ class SessionRunsApi(Feature):
         starting: Starting,
         agents: AgentSources,
         runs: RunsApi,
-        engine: Engine,
+        engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._reach, self._runs = bodies, reach, runs

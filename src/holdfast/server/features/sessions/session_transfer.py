@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, MessageNotFound
 from ....events import CallKind, ToolCall
 from ....history import Message, Role, Session, branch, title_from
@@ -100,7 +100,7 @@ _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 class SessionTransferApi(Feature):
     """Sessions as copies and as files."""
 
-    def __init__(self, bodies: Bodies, reach: Reach, engine: Engine, store: Store) -> None:
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
         self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
 
     @Endpoint("POST", "/api/sessions/{session_id}/fork", who=CHAT, takes=Fork, answers={201: "the new session", **_BAD})

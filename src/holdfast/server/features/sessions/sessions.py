@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
 from ....history import Message, Session, branch
 from ....ids import new_id
@@ -67,7 +67,7 @@ class SessionsApi(Feature):
         models: AllowedModels,
         people: People,
         shares: Shares,
-        engine: Engine,
+        engine: Core,
         store: Store,
         prices: Prices,
     ) -> None:

@@ -20,7 +20,7 @@ LIVE = (
     *("default_model", "default_providers", "discover", "providers", "fallbacks", "aliases"),
     *("api_key", "keys"),
     *("log_level", "log_levels", "log_format"),
-    *("body_limit", "drain", "heartbeat", "send_timeout", "log_days", "retention_days"),
+    *("body_limit", "drain", "heartbeat", "send_timeout", "event_days", "retention_days"),
 )
 """Settings that a running server can change. All others need a restart."""
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ADMIN, CHAT, READ
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import BadRequest, Conflict, MessageNotFound, NotFound
 from ....history import Session
 from ....store import Store
@@ -83,7 +83,7 @@ class SharesApi(Feature):
         reach: Reach,
         people: People,
         shares: Shares,
-        engine: Engine,
+        engine: Core,
         store: Store,
         settings: Settings,
     ) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ....access import ACCESS, LINK
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import HoldfastError, NotFound, RunNotFound
 from ....events import Event, Settled
 from ....history import Message, Session, branch
@@ -77,7 +77,7 @@ class Spectator(SessionReader):
     The id of a frame is `n:seq`, as in a session's feed.
     """
 
-    def __init__(self, engine: Engine, store: Store, share: Share, feed_end: int) -> None:
+    def __init__(self, engine: Core, store: Store, share: Share, feed_end: int) -> None:
         super().__init__(engine, store, share.session_id, feed_end)
         self._share = share
         self._is_behind = False
@@ -138,7 +138,7 @@ _NOT = {401: "the link asks for a sign-in", 404: "no such link"}
 class LinksApi(Feature):
     """What links show."""
 
-    def __init__(self, streams: Streams, people: People, shares: Shares, engine: Engine, store: Store) -> None:
+    def __init__(self, streams: Streams, people: People, shares: Shares, engine: Core, store: Store) -> None:
         self._streams, self._people, self._shares, self._engine = streams, people, shares, engine
         self._store = store
 

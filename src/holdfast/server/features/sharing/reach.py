@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from ....access import ACCESS, RULE
-from ....engine.engine import Engine
+from ....engine.core import Core
 from ....errors import RunNotFound, SessionNotFound
 from ....history import Session
 from ....runs.run import Run
@@ -20,7 +20,7 @@ class Reach:
     A shared one gives the request a loan. It ends with the share, and so do the responses that depend on it.
     """
 
-    def __init__(self, store: Store, engine: Engine, shares: Shares) -> None:
+    def __init__(self, store: Store, engine: Core, shares: Shares) -> None:
         self._store, self._engine, self._shares = store, engine, shares
 
     async def session(self, request: Request, session_id: str | None = None) -> Session:

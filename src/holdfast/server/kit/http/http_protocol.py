@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import httptools
 import uvicorn
-from starlette.types import Send
+from starlette.types import Receive, Send
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -255,6 +255,16 @@ class Protocol(HttpToolsProtocol):
             cycle.more_body = False
             cycle.message_event.set()
 
+    def whole_body(self, receive: Receive) -> bytes | None:
+        """Return the body, as uvicorn's `receive` would, if all of it has arrived. None if `receive` must be used."""
+        cycle = self.cycle
+        if self.is_lost or receive != cycle.receive or cycle.more_body or cycle.response_complete:
+            return None  # middleware wraps `receive`, another request has begun, or there is more to come
+        self.flow.resume_reading()
+        cycle.message_event.clear()
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
     # Refusing.
 
     def overdue(self) -> None:
@@ -456,7 +466,7 @@ class ShortConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection."""
         super().connection_made(transport)
-        asyncio.get_running_loop().call_later(self._longest, transport.close)
+        self.loop.call_later(self._longest, transport.close)
 
 
 def _chunk_of(body: bytes) -> bytes:

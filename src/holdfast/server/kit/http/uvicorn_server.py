@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import socket
@@ -71,6 +72,7 @@ class Server(uvicorn.Server):
         self._tls = tls
         self._public = public
         self._app = app
+        app.state.server.hears_signals = False  # `shutdown` ends it
         self._on_ready = on_ready
         self._takes_signals = takes_signals
         self._in_a_hurry = False
@@ -123,6 +125,12 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+class PortInUse(SettingsError):
+    """Another program listens on the port."""
+
+    code = "port_in_use"
+
+
 def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
     """Return the listening socket. Its connections end when a client has vanished.
 
@@ -139,7 +147,8 @@ def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
         sock.bind((settings.host, settings.port))
     except OSError as error:
         sock.close()
-        raise SettingsError(
+        kind = PortInUse if error.errno == errno.EADDRINUSE else SettingsError
+        raise kind(
             f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
             "Is another server running? Choose another port with --port."
         ) from error

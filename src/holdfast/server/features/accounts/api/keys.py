@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....access import ADMIN, NO_BUDGET, PERSON, PERSON_FRESH, Access, Budget, KeyScope
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....errors import BadRequest, HoldfastError, NotFound
 from .....store import KeyDetails, KeyRecord, Store
 from .....wires import native
@@ -88,7 +88,7 @@ _MADE = {201: "the key, which is shown once", 409: "the name is taken", **_BAD}
 class KeysApi(Feature):
     """API keys: the caller's own, and all for admins."""
 
-    def __init__(self, bodies: Bodies, keys: Keys, engine: Engine, store: Store, settings: Settings) -> None:
+    def __init__(self, bodies: Bodies, keys: Keys, engine: Core, store: Store, settings: Settings) -> None:
         self._bodies, self._keys, self._engine, self._store = bodies, keys, engine, store
         self._settings = settings
 

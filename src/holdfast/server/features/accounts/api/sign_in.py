@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....access import ANYONE, SIGN_IN
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....errors import HoldfastError
 from .....store.documents import Stored
 from .....wires import native
@@ -138,7 +138,7 @@ class SignInApi(Feature):
         people: People,
         keys: Keys,
         second_factors: SecondFactors,
-        engine: Engine,
+        engine: Core,
         settings: Settings,
     ) -> None:
         self._bodies, self._signing_in, self._people, self._keys = bodies, signing_in, people, keys

@@ -8,6 +8,7 @@ import hmac
 import json
 from typing import Any
 
+import msgspec
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
@@ -27,52 +28,75 @@ class UnknownSigningKey(NotSignedIn):
 
 def key_set(document: Any) -> KeySet:
     """Return the provider's keys. Those of other kinds, and for other uses, are left out."""
-    keys = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(keys, list):
-        raise NotSignedIn("The provider's keys are not a key set.")
-    usable = [key for key in keys if isinstance(key, dict) and key.get("kty") in _SIGNING]
+    match document:
+        case {"keys": list(keys)}:
+            usable = [key for key in keys if _can_verify(key)]
+        case _:
+            raise NotSignedIn("The provider's keys are not a key set.")
     try:
-        return KeySet.import_key_set({"keys": [key for key in usable if key.get("use", "sig") == "sig"]})
+        return KeySet.import_key_set({"keys": usable})
     except (JoseError, ValueError, KeyError) as error:
         raise NotSignedIn(f"The provider's keys cannot be read: {error}") from None
+
+
+def _can_verify(key: Any) -> bool:
+    """Return whether a key verifies signatures. One that does not say for what it is does."""
+    match key:
+        case {"kty": kind, "use": use}:
+            return kind in _SIGNING and use == "sig"
+        case {"kty": kind}:
+            return kind in _SIGNING
+    return False
 
 
 def claims_of(token: str, keys: KeySet) -> tuple[dict[str, Any], str]:
     """Return the claims of a token with a valid signature, and the algorithm."""
     try:
-        header = _header(token)
-        if header.get("kid") is not None and header["kid"] not in {key.kid for key in keys}:
-            raise UnknownSigningKey("The ID token is signed with an unknown key.")
+        match _header(token):
+            case {"kid": kid} if kid is not None and kid not in {key.kid for key in keys}:
+                raise UnknownSigningKey("The ID token is signed with an unknown key.")
         decoded = jwt.decode(token, keys, algorithms=ALGORITHMS)
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise NotSignedIn(f"The ID token is not valid: {error}") from None
     return decoded.claims, str(decoded.header["alg"])
 
 
-def _header(token: str) -> dict[str, Any]:
+def _header(token: str) -> Any:
     """Return the header of a token, unverified."""
     part = token.partition(".")[0]
-    header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return header if isinstance(header, dict) else {}
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    """The claims that are checked. A claim that is missing is None, and fits nothing."""
+
+    iss: Any = None
+    sub: Any = None
+    aud: Any = None
+    azp: Any = None
+    nonce: Any = ""
+    exp: Any = None
+    iat: Any = None
+    nbf: Any = None
 
 
 def check_claims(claims: dict[str, Any], *, issuer: str, client: str, nonce: str, now: float) -> None:
     """Refuse a token of another issuer, for another client, of another attempt, or of another time."""
-    audience = claims.get("aud")
-    audiences = audience if isinstance(audience, list) else [audience]
-    if claims.get("iss") != issuer:
+    said = msgspec.convert(claims, _Claims)
+    audiences = said.aud if isinstance(said.aud, list) else [said.aud]
+    if said.iss != issuer:
         raise NotSignedIn("The ID token is of another issuer.")
-    if client not in audiences or claims.get("azp", client) != client or (len(audiences) > 1 and "azp" not in claims):
+    azp = said.azp if "azp" in claims else client if len(audiences) == 1 else None
+    if client not in audiences or azp != client:
         raise NotSignedIn("The ID token is for another client.")
-    if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+    if not hmac.compare_digest(str(said.nonce).encode(), nonce.encode()):
         raise NotSignedIn("The ID token is of another attempt to sign in.")
-    times = [claims.get("exp"), claims.get("iat")]
-    if not all(isinstance(each, int | float) for each in times) or not now - LEEWAY < claims["exp"]:
+    if not all(isinstance(each, int | float) for each in (said.exp, said.iat)) or not now - LEEWAY < said.exp:
         raise NotSignedIn("The ID token has expired.")
-    not_before = claims.get("nbf", claims["iat"])
-    if not isinstance(not_before, int | float) or max(claims["iat"], not_before) > now + LEEWAY:
+    not_before = said.nbf if "nbf" in claims else said.iat
+    if not isinstance(not_before, int | float) or max(said.iat, not_before) > now + LEEWAY:
         raise NotSignedIn("The ID token is of the future: the clock of the provider or of this server is wrong.")
-    if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
+    if not isinstance(said.sub, str) or not 0 < len(said.sub) <= 255:
         raise NotSignedIn("The ID token names no subject.")
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from .....errors import how_to_install
 from ....config.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -18,6 +19,6 @@ def oidc_of(settings: Settings, environ: Mapping[str, str]) -> OidcProvider | No
     if settings.oidc is None:
         return None
     if find_spec("joserfc") is None:
-        raise SettingsError("The table `oidc` needs more packages: pip install 'holdfast[oidc]'.")
+        raise SettingsError(f"The table `oidc` needs more packages: {how_to_install('oidc')}.")
     provider: OidcProvider = import_module(".provider", __package__).OidcProvider(settings.oidc, environ)
     return provider

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .....engine.engine import Engine
-from .....errors import HoldfastError
+from .....engine.core import Core
+from .....errors import HoldfastError, how_to_install
 from .....runs.run import Run
 from .....store import Store
 from .....upstreams import Providers
@@ -22,7 +22,7 @@ class MetricsNotInstalled(HoldfastError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("Metrics need prometheus-client. Install it: pip install 'holdfast[metrics]'")
+        super().__init__(f"Metrics need prometheus-client. Install it: {how_to_install('metrics')}.")
 
 
 class Metrics(Protocol):
@@ -40,7 +40,7 @@ class Metrics(Protocol):
         """Count a request that was refused before it reached a route."""
         ...
 
-    def watch(self, engine: Engine, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
+    def watch(self, engine: Core, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
         ...
 

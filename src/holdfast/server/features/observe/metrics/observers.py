@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....nodes.recovery import Again
 from .....runs.run import Run
 from .....store import RunRecord, Store
@@ -34,7 +34,7 @@ class Observers:
         """Return the function that resumes runs, traced."""
         return again if self.traces is None else self.traces.again(again)
 
-    def watch(self, engine: Engine) -> None:
+    def watch(self, engine: Core) -> None:
         """Observe the runs of an engine."""
         if self.traces is not None:
             self.traces.watch(engine)

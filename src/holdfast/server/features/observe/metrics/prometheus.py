@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ..... import __version__
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....errors import StoreUnavailable
 from .....events import AnySettlement, Failed, Stopped
 from .....history import Measured
@@ -98,7 +98,7 @@ class PrometheusMetrics:
 
     # values that are read at a request for the metrics
 
-    def watch(self, engine: Engine, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
+    def watch(self, engine: Core, providers: Providers, readers: ReaderCounts, failing: Callable[[], int]) -> None:
         """Read the values of gauges from these parts at each request for the metrics."""
         self._labels = ModelLabels(providers)
         self._gauges = {

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from .....engine.engine import Engine
-from .....errors import HoldfastError
+from .....engine.core import Core
+from .....errors import HoldfastError, how_to_install
 from .....events import Outlet
 from .....nodes.recovery import Again
 from .....runs.run import Run
@@ -32,7 +32,7 @@ class TracesNotInstalled(HoldfastError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("Traces need OpenTelemetry's SDK. Install it: pip install 'holdfast[otel]'")
+        super().__init__(f"Traces need OpenTelemetry's SDK. Install it: {how_to_install('otel')}.")
 
 
 class Traces(Tracer, Protocol):
@@ -70,7 +70,7 @@ class Traces(Tracer, Protocol):
         """End the span of a run that has settled."""
         ...
 
-    def watch(self, engine: Engine) -> None:
+    def watch(self, engine: Core) -> None:
         """Use this engine to notice runs that have moved to another node."""
         ...
 

@@ -10,6 +10,8 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from .....errors import HoldfastError
 from .....events import AnySettlement, Failed, Interrupted, Stopped
+from .....prompt import AnyTurn, Part, ResultTurn, TextPart, calls_in
+from .....prompt.openai_shape import openai_content, role_of, turns_of
 from .....store import RunRecord
 from .....upstreams import ChatRequest
 
@@ -106,7 +108,7 @@ def call_attributes(provider: str, request: ChatRequest) -> Attributes:
 
 def input_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the messages of a request in the format of GenAI's conventions, without the data of pictures."""
-    return msgspec.json.encode([{"role": each.get("role", ""), "parts": _parts(each)} for each in messages]).decode()
+    return msgspec.json.encode([{"role": role_of(turn), "parts": _parts(turn)} for turn in turns_of(messages)]).decode()
 
 
 def output_message(text: str, finish_reason: str) -> str:
@@ -115,17 +117,17 @@ def output_message(text: str, finish_reason: str) -> str:
     return msgspec.json.encode([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]).decode()
 
 
-def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content")
-    if message.get("role") == "tool":
-        return [{"type": "tool_call_response", "id": message.get("tool_call_id", ""), "response": content}]
-    contents = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_part, content or ())]
-    calls = [each for each in message.get("tool_calls") or () if isinstance(each, dict)]
-    return contents + [{"type": "tool_call", "id": each.get("id", ""), **each.get("function", {})} for each in calls]
+def _parts(turn: AnyTurn) -> list[dict[str, Any]]:
+    if isinstance(turn, ResultTurn):
+        return [{"type": "tool_call_response", "id": turn.call_id, "response": openai_content(turn.content)}]
+    contents = [TextPart(turn.content)] if isinstance(turn.content, str) else turn.content
+    parts = [_part(part) for part in contents] if isinstance(contents, tuple | list) else []
+    return parts + [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments} for call in calls_in(turn)
+    ]
 
 
-def _part(part: Any) -> dict[str, Any]:
-    if not isinstance(part, dict):
-        return {"type": "unknown"}
-    kind = str(part.get("type", "unknown"))
-    return {"type": "text", "content": part.get("text", "")} if kind == "text" else {"type": kind}
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart) and part.kind == "text":
+        return {"type": "text", "content": part.text}
+    return {"type": str(part.kind or "unknown")}

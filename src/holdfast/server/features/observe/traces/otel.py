@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, format_span_id, format_trace_id, get_curre
 from starlette.types import ASGIApp
 
 from ..... import __version__
-from .....engine.engine import Engine
+from .....engine.core import Core
 from .....events import Outlet, Source
 from .....log.log import Log
 from .....nodes.recovery import Again
@@ -43,7 +43,7 @@ class OpenTelemetryTraces:
         self._tracer = self._provider.get_tracer("holdfast", __version__)
         self._runs: RunSpans = {}
         self._store: TracedStore | None = None
-        self._engine: Engine | None = None
+        self._engine: Core | None = None
 
     # requests and the store
 
@@ -81,7 +81,7 @@ class OpenTelemetryTraces:
 
     # runs
 
-    def watch(self, engine: Engine) -> None:
+    def watch(self, engine: Core) -> None:
         """Use this engine to notice runs that have moved to another node."""
         self._engine = engine
 
