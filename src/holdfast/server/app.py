@@ -16,7 +16,6 @@ from ..evals.feature import EvalsFeature
 from ..store import Store
 from .config.settings import Settings
 from .features.accounts.api.feature import AccountsFeature
-from .features.accounts.ended_keys import EndedKeys
 from .features.accounts.keys import Keys
 from .features.agents.grants import AgentsFeature
 from .features.audit.api import AuditFeature
@@ -104,9 +103,19 @@ class HoldfastServer:
         self.data = DataFeature(
             http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches
         )
-        ended = EndedKeys(self.engine, batches.stop_of_keys, tasks)
         self.accounts = AccountsFeature(
-            http.bodies, running, settings, environ, people, keys, shares, audit, self.data.erasing, sealer, ended
+            http.bodies,
+            running,
+            settings,
+            environ,
+            people,
+            keys,
+            shares,
+            audit,
+            self.data.erasing,
+            sealer,
+            stop_batches=batches.stop_of_keys,
+            tasks=tasks,
         )
         self.settings = SettingsFeature(http.bodies, current, configured, running.models)
         agents = AgentsFeature(running.agents, store)

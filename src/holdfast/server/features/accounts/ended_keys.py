@@ -8,6 +8,9 @@ from typing import Any
 from ....concurrency.tasks import OwnedTasks
 from ....engine.core import Core
 
+StopBatches = Callable[[frozenset[str]], Coroutine[Any, Any, None]]
+"""Stops the batches that keys have begun, by the ids of the keys."""
+
 
 class EndedKeys:
     """Stops what ended keys have begun on this node. Every node learns of a key's end by itself.
@@ -15,9 +18,7 @@ class EndedKeys:
     What still waits, in a queue or for its turn, asks for the key when it starts, and fails.
     """
 
-    def __init__(
-        self, engine: Core, stop_batches: Callable[[frozenset[str]], Coroutine[Any, Any, None]], tasks: OwnedTasks
-    ) -> None:
+    def __init__(self, engine: Core, stop_batches: StopBatches, tasks: OwnedTasks) -> None:
         self._engine = engine
         self._stop_batches = stop_batches
         self._tasks = tasks

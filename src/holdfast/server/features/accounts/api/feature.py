@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from starlette.types import ASGIApp
 
 from .....access import ANYONE
+from .....concurrency.tasks import OwnedTasks
 from ....config.loopback import is_loopback
 from ....config.settings import Settings
 from ....kit.chores import Chores
@@ -18,7 +19,7 @@ from ...audit.audit import Audit
 from ...audit.refused_keys import GateRefusal
 from ...sharing.shares import Shares
 from ..auth import Gate, check_bind
-from ..ended_keys import EndedKeys
+from ..ended_keys import EndedKeys, StopBatches
 from ..factors.passkeys import Passkeys
 from ..factors.second_factors import SecondFactors
 from ..keys import LOOK_EVERY, Keys
@@ -48,12 +49,13 @@ class AccountsFeature(Feature):
         audit: Audit,
         erasing: Erases,
         sealer: Sealer,
-        ended: EndedKeys,
+        stop_batches: StopBatches,
+        tasks: OwnedTasks,
     ) -> None:
         self._settings, self._environ, self._shares = settings, environ, shares
         self.people, self.keys = people, keys
-        keys.on_end = ended.stop
         engine, store = running.engine, running.store
+        keys.on_end = EndedKeys(engine, stop_batches, tasks).stop
         signing_in = SigningIn(settings, people)
         factors, passkeys, oidc = SecondFactors(people, sealer), Passkeys(people, sealer), oidc_of(settings, environ)
         self.inner = (
