@@ -26,6 +26,7 @@ PRELOADED = (
     "holdfast.cli.serve",
     "holdfast.upstreams.anthropic.provider",
     "holdfast.upstreams.gemini.provider",
+    "holdfast.upstreams.openai.provider",
     "holdfast.upstreams.scripted",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
