@@ -72,7 +72,7 @@ web: setup-dev ## build the browser UI into the package
 screenshots: setup-dev ## take the pictures of the browser UI for the documents
 	$(BIN)/python scripts/screenshots.py
 
-reference: setup ## write what the documents have from the code: settings, commands, errors, events, fields, metrics
+reference: setup ## write what the documents have from the code: settings, commands, errors, events, fields, metrics, Python
 	$(BIN)/python -m scripts.docs_reference
 
 docs: .venv/.setup-docs ## build the site of the documents into site

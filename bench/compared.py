@@ -9,15 +9,16 @@ from bench import report
 
 Results = dict[str, Any]
 Figures = dict[str, float]
+NO_CHUNK = "no chunk in time"
 
 
 def table(results: Results) -> str:
-    """The whole comparison in Markdown, with what was promised of it and who is not in it."""
+    """The whole comparison in Markdown, and who is not in it."""
     targets = _targets(results)
     heads = ["", *(_named(target, results) for target in targets)]
-    rows = [[title, *(_cell(results, name, show, target) for target in targets)] for title, name, show in ROWS]
+    cells = [(title, [_cell(results, name, show, target) for target in targets]) for title, name, show in ROWS]
+    rows = [[title, *row] for title, row in cells if {*row} != {"-"}]
     parts = [report.markdown(heads, rows)]
-    parts += [f"{name}: {_ratio(each)}\n" for name, each in results.get("ratios", {}).items()]
     parts += [f"{name} is not in the table: {_first_line(why)}\n" for name, why in results["missing"].items()]
     return "\n".join([*parts, *_failures(results)])
 
@@ -41,12 +42,6 @@ def _cell(results: Results, scenario: str, show: Callable[[Figures], str], targe
     return show(figures) if figures else "-"
 
 
-def _ratio(each: dict[str, Any]) -> str:
-    return (
-        f"Holdfast is {each['of_best_peer']:.2f} times the best peer, {each['best']} (promised: {each['promised']:g})."
-    )
-
-
 def _failures(results: Results) -> list[str]:
     """Why there is no figure, once for each peer and reason."""
     said: dict[tuple[str, str], list[str]] = {}
@@ -58,7 +53,8 @@ def _failures(results: Results) -> list[str]:
 
 
 def _first_line(reason: str) -> str:
-    return reason.strip().splitlines()[0] if reason.strip() else "no reason was given"
+    line = reason.strip().splitlines()[0] if reason.strip() else "no reason was given"
+    return NO_CHUNK if line.startswith("not one chunk in time") else line
 
 
 def _ms(figure: str) -> Callable[[Figures], str]:

@@ -1,11 +1,12 @@
-"""`python -m bench.draw`: the tables and plots of docs/performance.md, from the newest results of each kind.
+"""`python -m bench.draw`: the tables and plots of docs/performance.md and bench/FIGURES.md, from the newest results.
 
-A part of the document between `<!-- bench: NAME -->` and `<!-- end -->` is written here and nowhere else.
+A part of a document between `<!-- bench: NAME -->` and `<!-- end -->` is written here and nowhere else.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +16,12 @@ from bench import aims, compared, plot, report
 from bench.machine import ROOT
 from bench.scenarios import SCENARIOS
 
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENTS = (ROOT / "docs" / "performance.md", ROOT / "bench" / "FIGURES.md")
+"""The page for users, and the one with all figures."""
 IMAGES = ROOT / "docs" / "images" / "performance"
 PART = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not measured yet.\n"
+IN_PICTURES = "](PICTURES/"
 KINDS = {"bench": (), "scale": ("curve-", "scale-"), "peers": ("peers",)}
 """The kinds of results, and how the names of the parts that are written from each begin; the rest are scenarios."""
 
@@ -31,8 +34,9 @@ def main() -> None:
     for name, text in images(results).items():
         (IMAGES / name).write_text(text, encoding="utf-8")
         print(IMAGES / name)
-    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), results), encoding="utf-8")
-    print(DOCUMENT)
+    for document in DOCUMENTS:
+        document.write_text(written(document.read_text(encoding="utf-8"), results, document.parent), encoding="utf-8")
+        print(document)
 
 
 def newest(folder: Path) -> dict[str, Results]:
@@ -42,9 +46,12 @@ def newest(folder: Path) -> dict[str, Results]:
     return {each["kind"]: each for each in sorted(kinds, key=lambda each: str(each["date"]))}
 
 
-def written(document: str, results: dict[str, Results]) -> str:
-    """The document with every part of it written again."""
-    return PART.sub(lambda part: part[1] + _part(part["name"], results) + part[3], document)
+def written(document: str, results: dict[str, Results], folder: Path = IMAGES.parents[1]) -> str:
+    """The document with every part of it written again; its pictures as they are found from its folder."""
+    images = os.path.relpath(IMAGES, folder)
+    return PART.sub(
+        lambda part: part[1] + _part(part["name"], results).replace(IN_PICTURES, f"]({images}/") + part[3], document
+    )
 
 
 def _part(name: str, results: dict[str, Results]) -> str:
@@ -65,7 +72,7 @@ def _part(name: str, results: dict[str, Results]) -> str:
 
 
 def _picture(name: str, says: str) -> str:
-    return f"![{says}](images/performance/{name}.svg)\n"
+    return f"![{says}{IN_PICTURES}{name}.svg)\n"
 
 
 def _machine(results: Results) -> str:
@@ -73,7 +80,7 @@ def _machine(results: Results) -> str:
     rounds = f", {_count(results['rounds'], 'round')} of {results['seconds']:g} s" if "rounds" in results else ""
     date = results["date"][:16].replace("T", " ")
     return (
-        f"Measured {date} UTC at commit {results['commit']} on {machine['cores']} cores of "
+        f"Measured {date} UTC on {machine['cores']} cores of "
         f"{machine['cpu']}, Linux {machine['kernel']}, Python {machine['python']}; load average before: "
         f"{machine['load_before']:.1f}{rounds}.\n"
     )

@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from holdfast.asks import SessionAsk
 from holdfast.events import Completed, encode_settlement
 from holdfast.store import semantics as rules
 from holdfast.store.rows.search import indexed
+from holdfast.store.rows.structs import encode
 from holdfast.store.sqlite.file import locate, prepare
 
 MESSAGES_EACH = 100
@@ -104,6 +106,7 @@ def _words(text: str) -> str:
 def _add(db: sqlite3.Connection, first: int, last: int, each: int) -> None:
     settlement = encode_settlement(Completed(text="An answer."))
     values = {"first": first, "last": last, "each": each, "owner": OWNER, "settlement": settlement}
+    values["ask"] = encode(SessionAsk())
     db.execute("BEGIN")
     for statement in (SESSIONS, MESSAGES, FEED, RUNS, TITLE_WORDS, MESSAGE_WORDS):
         db.execute(statement, {name: value for name, value in values.items() if f":{name}" in statement})
@@ -121,9 +124,10 @@ WHERE s.n <= :last - :first + 1 AND m.n <= :each
 """
 
 SESSIONS = f"""
-INSERT INTO sessions (n, id, owner, title, model, params, pinned, head_id, created_at, updated_at, message_n, feed_n)
+INSERT INTO sessions (n, id, owner, title, model, params, pinned, head_id, created_at, updated_at, message_n, feed_n,
+    indexed_n)
 SELECT {_S}, printf('ses_%036d', {_S}), :owner, pool.text, 'up/flat:8', CAST('{{}}' AS BLOB), 0,
-    {_ID.format(kind="msg", session=_S, n=":each")}, {_TIME.format(n=_S)}, {_TIME.format(n=_S)}, :each, :each
+    {_ID.format(kind="msg", session=_S, n=":each")}, {_TIME.format(n=_S)}, {_TIME.format(n=_S)}, :each, :each, :each
 FROM numbers AS s JOIN pool ON pool.i = (:first + s.n) % {POOL} WHERE s.n <= :last - :first + 1
 """
 
@@ -145,11 +149,11 @@ FROM numbers AS s CROSS JOIN numbers AS m WHERE s.n <= :last - :first + 1 AND m.
 """
 
 RUNS = f"""
-INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, request,
+INSERT INTO runs (id, owner, session, message_id, parent_id, model, kind, lifetime, status, keeper, epoch, ask,
     input, seq, oldest, created_at, started_at, settled_at, settlement)
 SELECT printf('run_%036d', {_S}), :owner, {_S}, {_ID.format(kind="msg", session=_S, n=":each")},
     {_ID.format(kind="msg", session=_S, n="(:each - 1)")}, 'up/flat:8', 'chat', 'detached', 'settled', '', 1,
-    CAST('{{"params":{{}}}}' AS BLOB), CAST('[]' AS BLOB), 1, 1, {_TIME.format(n=_S)}, {_TIME.format(n=_S)},
+    :ask, CAST('[]' AS BLOB), 1, 1, {_TIME.format(n=_S)}, {_TIME.format(n=_S)},
     {_TIME.format(n=_S)}, :settlement
 FROM numbers AS s WHERE s.n <= :last - :first + 1
 """

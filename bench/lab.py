@@ -1,4 +1,4 @@
-"""The fault lab over us and over the peers, and the table of docs/lab.md.
+"""The conformance lab over us and over the peers, and the table of docs/lab.md.
 
 python -m bench.lab                       # all that can be started here; results to bench/results/lab-<date>.json
 python -m bench.lab litellm holdfast      # only these; what was found of the others stays
@@ -171,7 +171,7 @@ def write(results: Results) -> None:
 
 # The table.
 
-COLUMNS = ["server", "wire", "truth", "told as success, and was none", "just ended, nothing said", "other text"]
+COLUMNS = ["server", "wire", "truth", "false success", "silent end", "other text"]
 COLUMNS += ["leaves mid-stream", "in silence", "before the first word", "without streaming"]
 COLUMNS += ["stop", "kept", "resumed", "slow readers", "kill -9"]
 BUSY = " Other work went on there at the same time: times are longer than on a quiet machine."

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli.doctor.interpreter import this_build
+
 TICK = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
 PLACES = {"target": {CORES[0]}, "load": {CORES[-1]}}
@@ -137,7 +139,7 @@ def facts() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": len(CORES),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": " ".join([platform.python_version(), this_build()]).strip(),
         "load_before": LOAD_BEFORE,
     }
 

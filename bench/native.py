@@ -11,12 +11,13 @@ from typing import Any
 
 from bench.instruments import Failed, Http, Upstream, background, run_client
 from bench.measure import Figures, Meter, metered, of_client, refuse_nothing
-from bench.plays import ENDLESS, LONG, QUICK
+from bench.plays import ENDLESS, LONG, QUICK, WORDS
 from bench.targets import Target
 
 SETTLED = "run.settled"
 EVENTS = "Accept: text/event-stream"
 ASK = '{"input":"Say something. marker=%MARKER%","model":"%MODEL%"}'
+TEXT: dict[str, Any] = {"streams": 16, "model": WORDS, "expect": 256, "warmup": 0.5}
 FLAT: dict[str, Any] = {"streams": 16, "model": "flat:2000", "expect": 2000, "warmup": 0.5}
 PACED: dict[str, Any] = {"streams": 200, "model": ENDLESS, "ramp": 1, "warmup": 0.5}
 SUBSCRIBERS = 1000
@@ -44,10 +45,8 @@ def paths(lines: list[str]) -> Iterator[str]:
 
 def durable(target: Target, upstream: Upstream, seconds: float) -> Figures:
     """Runs that are saved before they are shown, next to the same load on runs that are not stored."""
-    stateless = run_client(target.port, **FLAT, for_=seconds)
-    with in_sessions(target.port, 800) as where:
-        flat = run_client(target.port, **where, **FLAT, ends=SETTLED, for_=seconds)
-    refuse_nothing(flat)
+    flat, of_stateless = _flat(target, FLAT, 800, seconds)
+    text, text_of_stateless = _flat(target, TEXT, 5000, seconds)
     with in_sessions(target.port, PACED["streams"]) as where:
         paced = metered(
             target,
@@ -59,11 +58,25 @@ def durable(target: Target, upstream: Upstream, seconds: float) -> Figures:
     return {
         **paced,
         "flat_chunks_per_second": flat["chunks_per_second"],
-        "of_stateless": flat["chunks_per_second"] / stateless["chunks_per_second"],
+        "of_stateless": of_stateless,
+        "text_chunks_per_second": text["chunks_per_second"],
+        "text_of_stateless": text_of_stateless,
         "added_p50_us": paced["latency_p50_us"] - direct["latency_us"]["p50"],
         "added_p99_us": paced["latency_p99_us"] - direct["latency_us"]["p99"],
-        "errors": flat["errors"] + paced["errors"],
+        "errors": flat["errors"] + text["errors"] + paced["errors"],
     }
+
+
+def _flat(target: Target, load: dict[str, Any], sessions: int, seconds: float) -> tuple[dict[str, Any], float]:
+    """What the clients of stored runs have seen, and their throughput as a share of that without a store.
+
+    There are as many sessions as runs, or the later runs would have a history that the others do not have.
+    """
+    stateless = run_client(target.port, **load, for_=seconds)
+    with in_sessions(target.port, sessions) as where:
+        stored = run_client(target.port, **where, **load, ends=SETTLED, for_=seconds)
+    refuse_nothing(stored)
+    return stored, stored["chunks_per_second"] / stateless["chunks_per_second"]
 
 
 @contextmanager

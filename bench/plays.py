@@ -8,6 +8,8 @@ SHORT = "paced:256:50"
 HEARTBEAT = "idle:1000000:5000"
 QUICK = "paced:100000000:1000"
 LONG = "flat:1000000"
+WORDS = "words:256"
+"""The text of a language: the search index takes longer for it than for one number again and again."""
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
 MODELS = [
     *(
@@ -15,6 +17,7 @@ MODELS = [
         "flat:8",
         "flat:100",
         "flat:256",
+        WORDS,
         "flat:2000",
         ENDLESS,
         SHORT,

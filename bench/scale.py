@@ -16,13 +16,16 @@ from typing import Any
 from bench import grow, machine, report
 from bench.instruments import Failed, Http, Upstream, run_client
 from bench.measure import Meter
-from bench.native import SETTLED, in_sessions, replayed, subscribers
+from bench.native import SETTLED, in_sessions, paths, replayed, start_run, subscribers
 from bench.plays import ENDLESS, MODELS, SIZES
 from bench.targets import Holdfast
 
 Point = dict[str, float]
 SESSIONS = [100, 1_000, 10_000, 100_000]
 SUBSCRIBERS = [1, 10, 100, 1_000]
+TURNS = [10, 100, 1_000, 10_000]
+CHATS = [1, 10, 100]
+FEEDS = 50  # of one connection at most
 CHUNKS_IN_ALL = 200_000
 REPEATS = 15
 
@@ -75,6 +78,50 @@ def log_length(size: int, upstream: Upstream, asked: argparse.Namespace) -> Poin
         target.stop()
 
 
+def turns(size: int, upstream: Upstream, asked: argparse.Namespace) -> Point:
+    """A turn in a session of so many messages. The model gets all of them each time."""
+    target = Holdfast(upstream.port, MODELS)
+    http = Http(target.port)
+    try:
+        said = [{"role": ("user", "assistant")[n % 2], "content": f"{grow.COMMON} message {n}"} for n in range(size)]
+        session = http.ask("POST", "/api/sessions/import", {"messages": said})["id"]
+        _turn(http, session)
+        meter = Meter(target, upstream)
+        for _ in range(REPEATS):
+            _turn(http, session)
+        return {"cpu_ms_per_turn": meter.target_cpu() / REPEATS * 1e3}
+    finally:
+        http.close()
+        target.stop()
+
+
+def _turn(http: Http, session: str) -> None:
+    run = http.ask("POST", f"/api/sessions/{session}/runs", {"input": "And then?", "model": "flat:8"})["id"]
+    while http.ask("GET", f"/api/sessions?prefix={session}")["sessions"][0]["active_run"] == run:
+        time.sleep(0.01)
+
+
+def open_chats(size: int, upstream: Upstream, asked: argparse.Namespace) -> Point:
+    """A page with so many chats open, in one of which a model answers."""
+    target = Holdfast(upstream.port, MODELS)
+    http = Http(target.port)
+    try:
+        run_client(target.port, streams=4, requests=50, model="flat:100")
+        idle = [http.ask("POST", "/api/sessions", {"title": "idle"})["id"] for _ in range(size - 1)]
+        run = start_run(http, ENDLESS)
+        chats = [http.ask("GET", f"/api/runs/{run}")["session_id"], *idle]
+        feeds = ["&session=".join(chats[first : first + FEEDS]) for first in range(0, size, FEEDS)]
+        with paths([f"/api/events?session={feed}" for feed in feeds]) as file:
+            meter = Meter(target, upstream)
+            seen = run_client(target.port, get=True, paths=file, streams=len(feeds), warmup=1, for_=asked.seconds)
+            cpu = meter.target_cpu()
+        http.ask("POST", f"/api/runs/{run}/stop", {})
+        return {"cpu_us_per_chunk": cpu / seen["chunks_all"] * 1e6, "latency_p50_us": seen["latency_us"]["p50"]}
+    finally:
+        http.close()
+        target.stop()
+
+
 # ---- stored sessions and messages ----
 
 
@@ -120,6 +167,8 @@ CALLS: dict[str, Call] = {
     "search_two_words_ms": lambda http, turn, size: _sessions(http, f"query={grow.COMMON}+w{turn + 1}"),
     "search_nothing_ms": lambda http, turn, size: _sessions(http, "query=zzz"),
     "open_ms": lambda http, turn, size: _open(http, turn, size),
+    "list_runs_ms": lambda http, turn, size: http.ask("GET", "/api/runs?limit=50"),
+    "list_failed_runs_ms": lambda http, turn, size: http.ask("GET", "/api/runs?limit=50&outcome=failed"),
 }
 
 
@@ -152,6 +201,8 @@ CURVES: dict[str, tuple[str, str, list[int], Measure]] = {
     "chunks": ("Chunks in a run", "chunks", SIZES, chunks),
     "subscribers": ("Subscribers of a run", "subscribers", SUBSCRIBERS, fan_out),
     "log": ("Replay of a log", "events", SIZES, log_length),
+    "turns": ("Messages in a session", "messages", TURNS, turns),
+    "open-chats": ("Chats that a page has open", "chats", CHATS, open_chats),
     "stored": ("Stored sessions of a hundred messages", "sessions", SESSIONS, stored),
 }
 

@@ -187,9 +187,10 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "durable",
-            "200 paced runs in stored sessions, seen is saved; and 16 flat out",
+            "200 paced runs in stored sessions, seen is saved; 16 flat out; and 16 answers of 256 English words",
             (
                 *("chunks_per_second", *LATENCY, "cpu_s_per_1m_chunks", "flat_chunks_per_second", "of_stateless"),
+                *("text_chunks_per_second", "text_of_stateless"),
                 *HEALTH,
             ),
             native.durable,

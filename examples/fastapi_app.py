@@ -1,38 +1,38 @@
-"""Your own generator in FastAPI, with detach, resume, stop and one settlement. Try it: uvicorn fastapi_app:app"""
+"""Runs of your own generator in FastAPI, each for its owner. Try it: uvicorn fastapi_app:app"""
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Annotated
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from holdfast import Engine, HoldfastError
-from holdfast.asgi import events, on_error
+from holdfast import Engine
+from holdfast.fastapi import run_routes
+
+USERS = {"token-of-ann": "ann", "token-of-bob": "bob"}  # stands for your sign-in
 
 
-async def story(subject: str) -> AsyncGenerator[str]:
-    """Stand in for your model or agent: anything that yields text will do."""
+def current_user(sent: Annotated[HTTPAuthorizationCredentials, Depends(HTTPBearer())]) -> str:
+    user = USERS.get(sent.credentials)
+    if user is None:
+        raise HTTPException(401)
+    return user
+
+
+async def story(subject: str, pause: float = 1.0) -> AsyncGenerator[str]:
+    """Stands for your model or agent: anything that yields text will do."""
     for word in f"Once upon a time there was {subject}. The end.".split():
         yield word + " "
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
 
 
-app = FastAPI()
-app.add_exception_handler(HoldfastError, on_error)  # an unknown run is 404, and so on
-engine = Engine()  # docs/embedding.md shows how runs survive kill -9, with open_store() and keep=True
+engine = Engine("sqlite:./data")
+app = FastAPI(lifespan=engine.lifespan)
+app.include_router(run_routes(engine, owner=current_user, start=story))
 
 
-@app.post("/runs", status_code=202)
-async def start(subject: str) -> dict[str, str]:
-    run = await engine.start(story(subject))
+@app.post("/bedtime", status_code=202)
+async def bedtime(user: Annotated[str, Depends(current_user)]) -> dict[str, str]:
+    run = await engine.start(story("a sheep"), owner=user, key="bedtime")  # one for each user
     return {"id": run.id}
-
-
-@app.get("/runs/{run_id}/events")
-async def read(run_id: str, request: Request) -> Response:
-    return events(await engine.open(run_id), request)  # resumes after ?after= or Last-Event-ID
-
-
-@app.post("/runs/{run_id}/stop")
-async def stop(run_id: str) -> dict[str, str | bool]:
-    settlement, by_this_call = await (await engine.open(run_id)).stop(by="user")
-    return {"outcome": settlement.outcome, "text": settlement.text, "stopped_now": by_this_call}

@@ -1,15 +1,15 @@
 """A page that follows a story with EventSource, across reloads and restarts. Try it: uvicorn page_app:app"""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import Cookie, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 
-from holdfast import Engine, Event, HoldfastError, Run, RunStarted, Settled, Text, open_store
+from holdfast import Engine, Event, HoldfastError, Run, RunStarted, Settled, Text
 from holdfast.asgi import events, on_error
 
 
@@ -20,19 +20,12 @@ async def story() -> AsyncGenerator[str]:
         await asyncio.sleep(0.1)
 
 
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    store = await asyncio.to_thread(open_store, "sqlite:./data")  # waits for the disk, so not on the event loop
-    async with Engine(store) as app.state.engine:  # settles what a dead process left
-        yield
-    await store.close()
-
-
-app = FastAPI(lifespan=lifespan)
+engine = Engine("sqlite:./data")  # keeps runs, and settles what a dead process left
+app = FastAPI(lifespan=engine.lifespan)
 app.add_exception_handler(HoldfastError, on_error)
 
 
-def frame(seq: int, event: Event) -> dict[str, Any] | None:
+def frame(seq: int, event: Event) -> dict[str, object] | None:
     """Return what the page is sent for an event: JSON, or None for nothing."""
     match event:
         case RunStarted():
@@ -41,33 +34,46 @@ def frame(seq: int, event: Event) -> dict[str, Any] | None:
             return {"text": text}
         case Settled(settlement):
             return {"outcome": settlement.outcome}
-    return None
+        case _:
+            return None
 
 
-async def find(request: Request, key: str) -> Run:
-    run: Run | None = await request.app.state.engine.find(key)
+def current_visitor(visitor: Annotated[str, Cookie()] = "") -> str:
+    """Stands for your sign-in: the secret that this browser got with the page."""
+    if not visitor:
+        raise HTTPException(401)
+    return visitor
+
+
+Visitor = Annotated[str, Depends(current_visitor)]
+
+
+async def find(key: str, owner: str) -> Run:
+    run = await engine.find(key, owner=owner)
     if run is None:
         raise HTTPException(404, "There is no such story.")
     return run
 
 
 @app.get("/")
-async def page() -> Response:
-    return FileResponse(Path(__file__).with_name("page.html"))
+async def page(visitor: Annotated[str, Cookie()] = "") -> Response:
+    response = FileResponse(Path(__file__).with_name("page.html"))
+    response.set_cookie("visitor", visitor or secrets.token_urlsafe(), httponly=True, samesite="lax")
+    return response
 
 
 @app.post("/stories/{key}", status_code=202)
-async def start(key: str, request: Request) -> dict[str, str]:
-    run = await request.app.state.engine.start(story(), key=key, keep=True)  # once for each key
+async def start(key: str, owner: Visitor) -> dict[str, str]:
+    run = await engine.start(story(), owner=owner, key=key)  # once for each key
     return {"id": run.id, "status": run.status}
 
 
 @app.get("/stories/{key}/events")
-async def read(key: str, request: Request) -> Response:
-    return events(await find(request, key), request, frame=frame)
+async def read(key: str, owner: Visitor, request: Request) -> Response:
+    return events(await find(key, owner), request, frame=frame)
 
 
 @app.post("/stories/{key}/stop")
-async def stop(key: str, request: Request) -> dict[str, str | bool]:
-    settlement, by_this_call = await (await find(request, key)).stop(by="user")
+async def stop(key: str, owner: Visitor) -> dict[str, str | bool]:
+    settlement, by_this_call = await (await find(key, owner)).stop()
     return {"outcome": settlement.outcome, "stopped_now": by_this_call}

@@ -19,7 +19,7 @@ from holdfast.wires.openai import completions as openai_completions
 from holdfast.wires.openai import fields as openai_fields
 
 PAGE = Path(__file__).parents[1] / "docs" / "wires" / "fields.md"
-HEAD = """# What becomes of each field
+HEAD = """# Field support
 
 No field of a request is silently dropped. A field is
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.server.metrics.families import FAMILIES, Family
+from holdfast.server.features.observe.metrics.families import FAMILIES, Family
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BEGIN = "<!-- the table is written by scripts/docs_metrics.py -->"

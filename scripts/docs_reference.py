@@ -8,7 +8,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scripts import docs_commands, docs_errors, docs_events, docs_fields, docs_metrics, docs_settings
+from scripts import (
+    docs_commands,
+    docs_errors,
+    docs_events,
+    docs_fields,
+    docs_metrics,
+    docs_python,
+    docs_settings,
+    docs_settings_file,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,7 +31,9 @@ def documents() -> dict[Path, str]:
         docs_events.PAGE: docs_events.page(),
         docs_fields.PAGE: docs_fields.page(),
         docs_metrics.PAGE: docs_metrics.with_metrics(docs_metrics.PAGE.read_text(encoding="utf-8")),
+        docs_python.PAGE: docs_python.page(),
         docs_settings.PAGE: docs_settings.with_table(docs_settings.PAGE.read_text(encoding="utf-8")),
+        docs_settings_file.FILE: docs_settings_file.text(),
     }
 
 

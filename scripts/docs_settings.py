@@ -38,7 +38,12 @@ def table() -> str:
 
 def descriptions(struct: str) -> dict[str, str]:
     """Return the string below each field of a struct."""
-    return dict(_described(ast.parse(inspect.getsource(getattr(settings, struct))).body[0]))
+    return described_in(getattr(settings, struct))
+
+
+def described_in(struct: type[Any]) -> dict[str, str]:
+    """Return the string below each field of a struct."""
+    return dict(_described(ast.parse(inspect.getsource(struct)).body[0]))
 
 
 def _described(struct: Any) -> Iterator[tuple[str, str]]:

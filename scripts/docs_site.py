@@ -2,7 +2,7 @@
 
 The index, docs/README.md, is the only list of pages: its headings and links become the navigation. Every page is copied
 with its links fitted to the site, then Zensical makes the HTML. Links to source files become plain text, unless
-`--repository URL` says where people can read the source.
+`[project.urls]` of pyproject.toml, or `--repository URL`, says where people can read the source.
 
 The output is `site/VERSION/`. `site/versions.json` lists the versions that have been built there, for the selector.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import __version__
+from scripts.release import source_address
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -38,11 +39,11 @@ ITEM = re.compile(r"^(?:(?P<marks>#{2,3}) (?P<title>.+)|- (?P<item>\[.+(?:\n  .+
 CONFIG = """\
 [project]
 site_name = "Holdfast"
-site_description = "Chats with language models that survive a closed tab, a lost network and a killed server."
+site_description = "LLM chats and agents that keep running when the client disconnects."
 docs_dir = "pages"
 site_dir = "site"
 use_directory_urls = false
-copyright = "Holdfast {version}, Apache-2.0"
+{source}copyright = "Holdfast {version}, Apache-2.0"
 extra_css = ["site.css"]
 extra_javascript = ["site.js"]
 nav = {nav}
@@ -104,7 +105,8 @@ def main() -> None:
     """Build the site of this version."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the sites of all versions (site)")
-    parser.add_argument("--repository", default="", help="address of the source tree; links to files then lead there")
+    own = source_address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    parser.add_argument("--repository", default=own, help="address of the source; links to files then lead there")
     given = parser.parse_args()
     print(build(given.out.resolve(), given.repository))
 
@@ -149,7 +151,8 @@ def stage(work: Path, repository: str) -> None:
     for file in OWN_FILES:
         shutil.copy(file, work / "pages")
     nav = [{"Overview": "index.md"}, *map(navigation, index())]
-    config = CONFIG.format(version=__version__, nav=toml(nav))
+    source = f'repo_url = "{repository}"\nrepo_name = "Source"\n' if repository else ""
+    config = CONFIG.format(version=__version__, nav=toml(nav), source=source)
     (work / "zensical.toml").write_text(config, encoding="utf-8")
 
 

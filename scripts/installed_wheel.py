@@ -28,16 +28,18 @@ class WheelFailed(Exception):
     """A step of the check failed. The message says which, and why."""
 
 
-def check_wheel(wheel: Path, locks: Sequence[Path], extras: str, version: str, *, model: str = "") -> Iterator[str]:
+def check_wheel(
+    wheel: Path, locks: Sequence[Path], extras: str, version: str, *, model: str = "", python: str = sys.executable
+) -> Iterator[str]:
     """Install the wheel with these extras, start its server, and yield a line for each part that works.
 
-    `model` is a real model that has to answer too.
+    `model` is a real model that has to answer too. `python` is an interpreter, or a version that uv finds.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-release-") as folder:
         place = Path(folder)
-        python = _environment(place / "venv")
-        _install(python, wheel, locks, extras)
-        program = str(python.with_name("holdfast"))
+        own = _environment(place / "venv", python)
+        _install(own, wheel, locks, extras)
+        program = str(own.with_name("holdfast"))
         printed = _run([program, "--version"], place).strip()
         if not printed.endswith(f" {version}"):
             raise WheelFailed(f"`holdfast --version` prints {printed!r}, but the version is {version}.")
@@ -46,9 +48,9 @@ def check_wheel(wheel: Path, locks: Sequence[Path], extras: str, version: str, *
             yield from _answers(url, model)
 
 
-def _environment(folder: Path) -> Path:
+def _environment(folder: Path, python: str) -> Path:
     """Make an empty environment and return its Python."""
-    _run([_uv(), "venv", "--quiet", "--python", sys.executable, str(folder)], folder.parent)
+    _run([_uv(), "venv", "--quiet", "--python", python, str(folder)], folder.parent)
     return folder / "bin" / "python"
 
 

@@ -57,12 +57,23 @@ def agreed(root: Path) -> Commit:
     date = _changelog_date(root, version)
     id, epoch = _git(root, "log", "-1", "--format=%H %ct").split()
     tag = _tag(root, version, id)
+    if tag and not source_address(_show(root, "pyproject.toml")):
+        raise ReleaseRefused(
+            f"The commit has the tag {tag}, but pyproject.toml names no `Source` in [project.urls]. Write the address "
+            f"of the public repository there, commit, and move the tag: git tag --force {tag}"
+        )
     if tag and not _is_date(date):
         raise ReleaseRefused(
             f"The commit has the tag {tag}, but CHANGELOG.md calls {version} {date!r}. Write the date of the release "
             f"there (## [{version}] - YYYY-MM-DD), commit, and move the tag: git tag --force {tag}"
         )
     return Commit(version, id, int(epoch), tag)
+
+
+def source_address(pyproject: str) -> str:
+    """Return the address of the public repository; empty if the project names none."""
+    address: str = tomllib.loads(pyproject)["project"].get("urls", {}).get("Source", "")
+    return address
 
 
 def _version(root: Path) -> str:
@@ -199,16 +210,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Check, build, and try out."""
     parser = argparse.ArgumentParser(prog="make release", description="Build a release from the last commit.")
     parser.add_argument("--target", type=Path, default=ROOT / "dist", help="folder for the files (dist)")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        help="Python to try the wheel on, such as 3.13; repeatable (this one)",
+    )
     parser.add_argument("--extras", default="all", help="extras of the installation that is tried out (all)")
     parser.add_argument("--model", default=EMBEDDED, help=f"model that must answer ({EMBEDDED}); '' for none")
     options = parser.parse_args(arguments)
     try:
-        _release(options.target, options.extras, options.model)
+        _release(options.target, options.extras, options.model, options.python or [sys.executable])
     except (ReleaseRefused, WheelFailed) as error:
         sys.exit(f"No release: {error}")
 
 
-def _release(target: Path, extras: str, model: str) -> None:
+def _release(target: Path, extras: str, model: str, pythons: Sequence[str]) -> None:
     commit = agreed(ROOT)
     print(_what_it_is(commit))
     if changed := _git(ROOT, "status", "--porcelain", "--untracked-files=no").splitlines():
@@ -220,8 +237,10 @@ def _release(target: Path, extras: str, model: str) -> None:
     for name, digest in files.items():
         print(f"  {digest}  {target / name}")
     (wheel,) = target.glob("*.whl")
-    for line in check_wheel(wheel, locks(ROOT), extras, commit.version, model=model):
-        print(f"  works: {line}")
+    for python in pythons:
+        print(f"Tried out on {python}:")
+        for line in check_wheel(wheel, locks(ROOT), extras, commit.version, model=model, python=python):
+            print(f"  works: {line}", flush=True)
     print("Complete." if commit.tag else "Complete, as a trial.")
 
 

@@ -156,12 +156,17 @@ async def take_all(browser: Browser, url: str, paths: dict[str, str], up: Upstre
             await context.close()
 
 
-# The first picture of the README: one chat, before and after its tab is closed and its server is killed.
+# The moving picture of the README: one chat, while its tab is closed and its server is killed.
 
+SECONDS = 3.0
+"""How long each frame is shown."""
 STORY = (
-    ("You ask, and close the tab.", "1"),
-    ("You come back: the response continued without you.", "2"),
-    ("<code>kill -9</code>, and a restart: every word is kept, and it is not passed off as complete.", "3"),
+    "You ask a question.",
+    "The response begins, word by word.",
+    "You close the tab. The response goes on without you.",
+    "You open the chat again, anywhere: nothing is missing.",
+    "kill -9: the server is gone in the middle of a response.",
+    "It starts again: every word is there, and it is not passed off as complete.",
 )
 TOLD = LONG + " "
 MORE = (
@@ -170,16 +175,10 @@ MORE = (
     "2. Far: it pulls the earth away.\n\n"
     "A harbour passes"
 )
-SHEET = """<!doctype html><meta charset="utf-8"><style>
-body { margin: 0; padding: 24px; display: grid; grid-template-columns: repeat(3, 1fr); gap: 24px; color: %(ink)s;
-       background: %(paper)s; font: 17px/1.4 system-ui, sans-serif; width: 1252px }
-figure { margin: 0; display: flex; flex-direction: column; gap: 12px }
-figcaption { min-height: 4.4em } b { margin-right: .5em } code { font-size: .95em }
-img { width: 400px; border-radius: 12px; border: 1px solid %(line)s }
-</style>%(figures)s"""
+WIDTH, HEIGHT, LINE = 760, 470, 44
 COLOURS = {
-    "light": {"ink": "#1d1d1b", "paper": "#ffffff", "line": "#d8d4cc"},
-    "dark": {"ink": "#e6e6e3", "paper": "#0d1117", "line": "#2d3335"},
+    "light": {"ink": "#1d1d1b", "paper": "#ffffff", "line": "#d8d4cc", "brand": "#1b6863"},
+    "dark": {"ink": "#e6e6e3", "paper": "#0d1117", "line": "#3a4144", "brand": "#74cbc2"},
 }
 
 
@@ -191,29 +190,59 @@ async def tell_story(browser: Browser) -> None:
                 up.models["tide-large"] = [Headers(), Role(), Delta(TOLD), Gate("more"), Delta(MORE), Hang()]
                 async with Server(Path(folder), [provider(up.base_url, name="sea", models=["tide-large"])]) as server:
                     shots = await _story_of(browser, server, up, scheme)
-        figures = "".join(
-            f"<figure><figcaption><b>{number}</b>{caption}</figcaption>"
-            f'<img src="data:image/png;base64,{base64.b64encode(shot).decode()}"></figure>'
-            for (caption, number), shot in zip(STORY, shots, strict=True)
+        name = "story" + ("-dark" if scheme == "dark" else "") + ".svg"
+        (IMAGES / name).write_text(moving(shots, colours), encoding="utf-8")
+        print(f"docs/images/{name}")
+
+
+def moving(shots: list[bytes | None], colours: dict[str, str]) -> str:
+    """Return an SVG that shows one frame after the other; the last one to those who want no motion."""
+    count = len(shots)
+    frames = "".join(_frame(number, shot, STORY[number], colours) for number, shot in enumerate(shots))
+    steps = f"0%, {100 / count:.3f}% {{ opacity: 1 }} {100 / count + 0.01:.3f}%, 100% {{ opacity: 0 }}"
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT + LINE}" role="img">
+<title>One chat, whose tab is closed and whose server is killed</title><desc>{" ".join(STORY)}</desc>
+<style>
+@keyframes show {{ {steps} }}
+g {{ opacity: 0; animation: show {count * SECONDS:g}s step-end infinite }}
+text {{ font: 19px system-ui, sans-serif; fill: {colours["ink"]} }}
+.number {{ fill: {colours["brand"]}; font-weight: 700 }}
+@media (prefers-reduced-motion: reduce) {{ g {{ animation: none }} g:last-of-type {{ opacity: 1 }} }}
+</style>
+{frames}</svg>
+"""
+
+
+def _frame(number: int, shot: bytes | None, caption: str, colours: dict[str, str]) -> str:
+    """Return a frame with its caption; without a picture an empty window, as of a tab that is closed."""
+    box = f'x="1" y="{LINE}" width="{WIDTH - 2}" height="{HEIGHT - 2}" rx="10"'
+    picture = ""
+    if shot is not None:
+        data = base64.b64encode(shot).decode()
+        picture = (
+            f'<image href="data:image/png;base64,{data}" x="1" y="{LINE}" width="{WIDTH - 2}" height="{HEIGHT - 2}"/>'
         )
-        page = await browser.new_page(viewport={"width": 1300, "height": 400})
-        await page.set_content(SHEET % {**colours, "figures": figures})
-        name = "story" + ("-dark" if scheme == "dark" else "")
-        await page.locator("body").screenshot(path=IMAGES / f"{name}.png")
-        await page.close()
-        print(f"docs/images/{name}.png")
+    dash = ' stroke-dasharray="6 6"' if shot is None else ""
+    return (
+        f'<g style="animation-delay: {number * SECONDS:g}s">{picture}'
+        f'<rect {box} fill="{"none" if shot else colours["paper"]}" stroke="{colours["line"]}" stroke-width="2"{dash}/>'
+        f'<text x="4" y="26"><tspan class="number">{number + 1}</tspan>  {caption}</text></g>\n'
+    )
 
 
-async def _story_of(browser: Browser, server: Server, up: Upstream, scheme: Any) -> list[bytes]:
-    size = {"width": 400, "height": 730}
+async def _story_of(browser: Browser, server: Server, up: Upstream, scheme: Any) -> list[bytes | None]:
+    size = {"width": WIDTH - 2, "height": HEIGHT - 2}
     context = await browser.new_context(
         base_url=server.url, color_scheme=scheme, reduced_motion="reduce", locale="en-GB", viewport=size
     )
     first = Tab(await context.new_page())
     await first.open("/")
+    await first.page.get_by_role("textbox", name="Message").fill("Why are there two tides a day?")
+    shots: list[bytes | None] = [await first.page.screenshot(animations="disabled")]
+    await first.page.get_by_role("textbox", name="Message").fill("")
     await first.say("Why are there two tides a day?")
     await expect(first.live).to_contain_text(LONG)
-    shots = [await first.page.screenshot(animations="disabled")]
+    shots += [await first.page.screenshot(animations="disabled"), None]
     path = first.page.url.removeprefix(server.url)
     await first.page.close()
     up.open("more")
@@ -222,6 +251,8 @@ async def _story_of(browser: Browser, server: Server, up: Upstream, scheme: Any)
     await expect(second.live).to_contain_text("A harbour passes")
     shots.append(await second.page.screenshot(animations="disabled"))
     await server.kill9()
+    await expect(second.away).to_have_count(1)
+    shots.append(await second.page.screenshot(animations="disabled"))
     await server.restart()
     await second.sees_ending("interrupted")
     await expect(second.away).to_have_count(0)
@@ -249,19 +280,25 @@ async def show_people(browser: Browser) -> None:
 
 async def main() -> None:
     IMAGES.mkdir(exist_ok=True)
+    async with async_playwright() as playwright:
+        path = CHROMIUM.find(Path(playwright.chromium.executable_path))
+        browser = await playwright.chromium.launch(executable_path=path)
+        await tell_story(browser)
+        if "story" not in sys.argv:  # `python scripts/screenshots.py story` takes nothing else
+            await show_views(browser)
+            await show_people(browser)
+        await browser.close()
+
+
+async def show_views(browser: Browser) -> None:
+    """Take every view, on a server with chats of every kind."""
     with tempfile.TemporaryDirectory() as folder:
         async with Upstream() as up:
             sea = provider(up.base_url, name="sea", models=["tide-large", "tide-small", "tide-old"])
             providers = [sea, {"name": "scripted", "dialect": "scripted"}]
             async with Server(Path(folder), providers, config=AGENT) as server, server.client(timeout=30) as client:
                 paths = await make_sessions(Native(client), up)
-                async with async_playwright() as playwright:
-                    path = CHROMIUM.find(Path(playwright.chromium.executable_path))
-                    browser = await playwright.chromium.launch(executable_path=path)
-                    await take_all(browser, server.url, paths, up)
-                    await tell_story(browser)
-                    await show_people(browser)
-                    await browser.close()
+                await take_all(browser, server.url, paths, up)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,14 @@ REQUIREMENTS: dict[str, str] = {
         "A reader that never reads costs bounded memory, never slows the run, and can resume to the end."
     ),
     # embedding
+    "embed.owner": (
+        "A run of another owner cannot be opened, listed, read or stopped: by the engine, and by the routes for each "
+        "framework."
+    ),
+    "embed.refused": "`engine.start` refuses what is no source at the call, and says what to pass.",
+    "embed.kept": "An engine with a store keeps each run, unless it is told not to.",
+    "embed.shutdown": "When an app with the engine's lifespan gets SIGINT or SIGTERM, its streams end at once.",
+    "embed.extras": "What needs an extra says which one if it is not installed; the engine alone needs msgspec.",
     "embed.nothing-read": (
         "`create_app()` has what it is given: no settings file, environment variable or data folder of the user, and "
         "no model server that is looked for."
@@ -165,6 +173,14 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "think.switch": "A source, an agent or a provider that means the tags says so, and keeps them.",
     # truth, on every surface, streaming and not
+    "legs.joined": (
+        "An answer that breaks off is gone on with by another call, without a word twice or missing: at most three "
+        "calls, none behind a tool call, and none whose text does not fit."
+    ),
+    "legs.told": "Where another call went on, by which model, how and why, is stored and told on every wire.",
+    "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
+    "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",
+    "legs.crash": "A detached run whose server dies goes on in the next process.",
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.no-answer": (
         "An answer with neither text nor a tool call has failed, reasoning or not, unless it follows a tool's result, "
@@ -477,7 +493,12 @@ REQUIREMENTS: dict[str, str] = {
         "A slow upstream, PostgreSQL away, a full disk, a dead node and a leaked key show in metrics, `/ready`, the "
         "log and `holdfast doctor` as docs/incidents.md says."
     ),
-    "ops.config-check": "`holdfast config check` prints all problems of the settings at once, and its exit code tells.",
+    "ops.config-check": (
+        "`holdfast config check` prints all problems of the settings at once, and its exit code tells. It refuses "
+        "what a start refuses."
+    ),
+    "ops.config-init": "`holdfast config init` writes a settings file with every setting, each as a comment.",
+    "ops.config-show": "`holdfast config show` prints the settings in use as a settings file, without its secrets.",
     "ops.reload": (
         "A running server takes in its changed settings file by SIGHUP or by a call: all of it, or nothing if it is "
         "invalid. No stream is cut. It says what has changed, and what needs a restart."
@@ -675,7 +696,14 @@ REQUIREMENTS: dict[str, str] = {
         "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
         "character as an escape."
     ),
-    "cli.misspelt": "A variable `HOLDFAST_…` that is no setting is refused, with the name that was probably meant.",
+    "cli.client-key": (
+        "The command line sends the key of `HOLDFAST_CLIENT_KEY`; a server's own `api_key` goes to the server on its "
+        "data folder alone."
+    ),
+    "cli.misspelt": (
+        "A variable `HOLDFAST_…` that is no setting, and a command that does not exist, are refused, with the name "
+        "that was probably meant."
+    ),
     "model.default-providers": (
         "A provider in the settings file takes away neither the demo providers nor those of keys in the environment, "
         "unless `default_providers` is false."

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.asks import ResponseAsk
 from holdfast.events import Event
 from holdfast.log.segment import segment_of
-from holdfast.server.dialects.run_responses import Rendering
+from holdfast.server.kit.run_responses import Rendering
 from holdfast.wires import ag_ui, ai_sdk, native
 from holdfast.wires.anthropic import messages as anthropic_messages
 from holdfast.wires.openai import chat as openai_chat

@@ -2,6 +2,7 @@
  *
  * The model's name says what is played:
  *   flat:<n>                n chunks as fast as the socket takes them
+ *   words:<n>               the same with an English word before each stamp: the search index has more to do
  *   paced:<n>:<per_second>  n chunks at that rate; the first at once, the rest from a phase of the stream's own
  *   idle:<n>:<ms>           n chunks, one each <ms>
  *   json                    one chunk, or one JSON object where the request does not ask for a stream
@@ -32,7 +33,7 @@ enum mode { FLAT, PACED, JSON, SILENT, MUTE };
 
 struct play {
     enum mode mode;
-    bool on, usage;
+    bool on, usage, words;
     int64_t left, sent, interval;
     char chunk[512]; /* one HTTP chunk with one event, to be patched with the stamp */
     size_t chunk_len, stamp_at;
@@ -62,6 +63,23 @@ static struct {
 
 static struct close_seen closes[CLOSES];
 static int64_t closes_next;
+/* Of 256 words drawn from so many, 127 differ: about as many as in a page of English. */
+#define WORD 6
+static const char words[] =
+    "accept across action advice affect afford afraid agency agenda almost always amount animal annual "
+    "answer anyone anyway appeal appear around arrive artist aspect assess assign assist assume attack "
+    "attend author avenue backed barely battle beauty became become before behalf behind belief belong "
+    "beside better beyond bishop border bottle bottom bought branch breath bridge bright broken budget "
+    "burden bureau button camera cancer cannot carbon career castle casual caught center chance change "
+    "charge choice choose church circle client closed coffee column combat coming common copper corner "
+    "costly county couple course cotton create credit crisis custom damage danger dealer debate decade "
+    "decide defeat defend define degree demand depend deputy desert design desire detail detect device "
+    "differ dinner direct doctor dollar domain double driven driver during easily eating editor effect "
+    "effort eighth either eleven emerge empire employ ending energy engage engine enough ensure entire "
+    "entity equity escape estate ethnic exceed except excess expand expect expert export extend extent "
+    "fabric facing factor failed fairly ";
+#define WORDS ((int64_t)(sizeof words / (WORD + 1)))
+
 static struct heap timers;
 static struct conn *ready;
 static int epoll;
@@ -181,6 +199,12 @@ static int64_t play_due(struct conn *c, int64_t now) {
     return n < fit ? n : fit;
 }
 
+/* Writes the word before the stamp: another one each time, and others in the next answer. */
+static void write_word(char *stamp, int64_t n) {
+    uint64_t drawn = (serial * 1000003 + (uint64_t)n) * 0x9E3779B97F4A7C15;
+    memcpy(stamp - 2 - WORD, words + (int64_t)((drawn >> 33) % WORDS) * (WORD + 1), WORD);
+}
+
 /* Books `n` chunks as sent, and sets the paced play's next moment. */
 static void play_sent(struct conn *c, int64_t n, int64_t now) {
     struct play *p = &c->play;
@@ -218,6 +242,7 @@ static bool pump(struct conn *c) {
         for (int64_t i = 0; i < n; i++, len += p->chunk_len) {
             memcpy(scratch + len, p->chunk, p->chunk_len);
             memcpy(scratch + len + p->stamp_at, stamp, STAMP_DIGITS);
+            if (p->words) write_word(scratch + len + p->stamp_at, p->sent + i);
         }
         ending = p->left == n;
         if (ending) len += write_tail(scratch + len, ROOM - len, p, p->sent + n);
@@ -312,6 +337,7 @@ static void find_marker(struct conn *c, const char *head, const char *head_end, 
 static bool play_named(struct play *p, const char *name) {
     long long n = 1, rate = 0;
     if (sscanf(name, "flat:%lld", &n) == 1) p->mode = FLAT;
+    else if (sscanf(name, "words:%lld", &n) == 1) p->mode = FLAT, p->words = true;
     else if (sscanf(name, "paced:%lld:%lld", &n, &rate) == 2 && rate > 0) p->mode = PACED, p->interval = SECOND / rate;
     else if (sscanf(name, "idle:%lld:%lld", &n, &rate) == 2 && rate > 0) p->mode = PACED, p->interval = rate * 1000000;
     else if (!strcmp(name, "json")) p->mode = JSON;
@@ -349,7 +375,7 @@ static void play_begin(struct conn *c) {
     out_add(c, c->last ? "Connection: close\r\n\r\n" : "\r\n", c->last ? 21 : 2);
     if (p->mode == SILENT) return;
     out_add(c, role, event_chunk(role, sizeof role, p, "\"role\":\"assistant\",\"content\":\"\"", "null"));
-    snprintf(delta, sizeof delta, "\"content\":\"%s\"", zeros);
+    snprintf(delta, sizeof delta, "\"content\":\"%s%s\"", p->words ? " ______" : "", zeros);
     p->chunk_len = event_chunk(p->chunk, sizeof p->chunk, p, delta, "null");
     p->stamp_at = (size_t)(strstr(p->chunk, zeros) + 2 - p->chunk);
     c->timer.due = 0;

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.server.accounts.people.accounts import Account
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.people.accounts import Account
 from holdfast.store.sqlite.file import locate
 from tests.support.asgi_calls import ask
 
@@ -68,11 +68,11 @@ async def measure(people: int, sessions: int) -> dict[str, float]:
     """Return what each call costs with so many people."""
     with tempfile.TemporaryDirectory() as name:
         app = create_app(Settings(data=name))
-        parts = app.state.parts
+        people_of = app.state.server.people
         async with app.router.lifespan_context(app):
             grow(Path(name), people, sessions)
-            admin = await parts.people.add(Account(name="ada", owner="local", role="admin"), PASSWORD)
-            token = await parts.people.begin(admin, idle=600.0, stay=False, address="", agent="")
+            admin = await people_of.add(Account(name="ada", owner="local", role="admin"), PASSWORD)
+            token = await people_of.begin(admin, idle=600.0, stay=False, address="", agent="")
             cookie = {"cookie": f"holdfast={token}"}
             made = await ask(
                 app, "POST", "/api/keys", json={"name": "k"}, headers={**cookie, "origin": "http://127.0.0.1"}
@@ -88,9 +88,9 @@ async def measure(people: int, sessions: int) -> dict[str, float]:
             return {
                 "request with a key": await cost(get("/api/me", key)),
                 "request with a cookie": await cost(get("/api/me", cookie)),
-                "sign-in of a cookie that is not in memory": await cost(lambda: parts.people.sign_ins.get(f"{7:064d}")),
-                "account by its name": await cost(lambda: parts.people.accounts.find("person-7")),
-                "sign-in": await cost(lambda: parts.people.check_password("ada", PASSWORD, ""), 3),
+                "sign-in of a cookie that is not in memory": await cost(lambda: people_of.sign_ins.get(f"{7:064d}")),
+                "account by its name": await cost(lambda: people_of.accounts.find("person-7")),
+                "sign-in": await cost(lambda: people_of.check_password("ada", PASSWORD, ""), 3),
                 "list of people, a page of ten": await cost(get("/api/admin/people?limit=10", cookie), 50),
                 "list of sessions, a page of ten": await cost(get("/api/sessions?limit=10", cookie), 50),
             }

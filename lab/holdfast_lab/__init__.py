@@ -1,4 +1,4 @@
-"""The fault lab: judges any server of LLM answers by its URL, with an upstream of its own behind it.
+"""The conformance lab: judges any server of LLM answers by its URL, with an upstream of its own behind it.
 
 async with Upstream(port=9100) as upstream:                     # the server must use this one as its provider
     lab = Lab(WIRES["openai-chat"](Http("http://127.0.0.1:8787/v1"), "m"), upstream)

@@ -56,7 +56,7 @@ def page(report: Report) -> str:
     """Return the report as a page."""
     title = f"{report.server} {report.version}".strip()
     sections = [_wire(report, wire) for wire in report.wires]
-    return str(markup.page(f"Fault lab: {title}", _STYLE, tag("h1", title), _summary(report), *sections))
+    return str(markup.page(f"Conformance lab: {title}", _STYLE, tag("h1", title), _summary(report), *sections))
 
 
 def _summary(report: Report) -> Markup:

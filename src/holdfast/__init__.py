@@ -1,18 +1,31 @@
-"""Runs that outlive the connection, stop when told, keep every word, and never call a failure a success.
+"""Durable, resumable runs for async generators: a run goes on without its reader, and ends in exactly one outcome.
 
-engine = Engine()
-run = await engine.start(my_generator())
-async for seq, event in run.read(after=0):
-    ...
-settlement, by_this_call = await run.stop(by="user")
+    import asyncio
+    from holdfast import Engine
+
+    async def story():
+        yield "Once upon a time "
+        yield "there was a fox."
+
+    async def main():
+        async with Engine("sqlite:./data") as engine:
+            run = await engine.start(story(), owner="ann")
+            async for seq, event in run.read(after=0):
+                print(seq, event)
+            print((await run.settled()).outcome)
+
+    asyncio.run(main())
+
+`holdfast.fastapi` and `holdfast.starlette` have routes for apps, `holdfast.asgi` the event stream of one run,
+`holdfast.server` the whole server, and `holdfast.testing` scripted sources.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .engine.engine import Engine
-    from .errors import HoldfastError, RunNotFound, SourceFailed
+    from .embedding.engine import Engine
+    from .errors import HoldfastError, RunNotFound, RunSettled, SourceFailed
     from .events import (
         AnswerBegins,
         Completed,
@@ -37,8 +50,6 @@ if TYPE_CHECKING:
         Usage,
     )
     from .runs.run import Limits, Run, StopResult
-    from .server.app import create_app
-    from .server.config.settings import ProviderSettings, Settings
     from .store import Store
     from .store.opening import open_store
 
@@ -57,13 +68,12 @@ __all__ = [
     "Notice",
     "Outcome",
     "Outlet",
-    "ProviderSettings",
     "PushSource",
     "Reasoning",
     "Run",
     "RunNotFound",
+    "RunSettled",
     "RunStarted",
-    "Settings",
     "Settled",
     "Settlement",
     "Source",
@@ -76,18 +86,15 @@ __all__ = [
     "ToolResult",
     "Truncated",
     "Usage",
-    "create_app",
     "open_store",
 ]
 
 _AT = {
-    "engine.engine": ("Engine",),
-    "errors": ("HoldfastError", "RunNotFound", "SourceFailed"),
+    "embedding.engine": ("Engine",),
+    "errors": ("HoldfastError", "RunNotFound", "RunSettled", "SourceFailed"),
     "runs.run": ("Limits", "Run", "StopResult"),
     "store": ("Store",),
     "store.opening": ("open_store",),
-    "server.app": ("create_app",),
-    "server.config.settings": ("ProviderSettings", "Settings"),
 }
 _PLACES = {name: module for module, names in _AT.items() for name in names}
 
@@ -102,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({"__doc__", "__file__", "__name__", "__path__", "__version__", *__all__})

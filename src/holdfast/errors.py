@@ -50,6 +50,11 @@ from __future__ import annotations
 from .events import NOT_AGAIN, ErrorInfo
 
 
+def how_to_install(extra: str) -> str:
+    """Return the commands that install an extra. The package is in no index yet: it is installed from a clone."""
+    return f"`make setup` in a clone, or pip install '/path/to/holdfast[{extra}]'"
+
+
 class HoldfastError(Exception):
     """Base class: `code` is sent to clients and never changes, `status` is its HTTP status."""
 
@@ -339,7 +344,7 @@ class SourceCancelled(SourceFailed):
     status = 500
 
     def __init__(self) -> None:
-        super().__init__("The source was cancelled by another part of the program.")
+        super().__init__("The generator's task was cancelled by other code. To end a run, call run.stop().")
 
 
 class ProviderError(SourceFailed):

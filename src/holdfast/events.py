@@ -88,6 +88,23 @@ class Receipt(msgspec.Struct, frozen=True):
     """Descriptions of work that did not end at the stop: a process that had to be killed, a thread that still runs."""
 
 
+LegHow = Literal["prefill", "turn", "anew"]
+"""How a further leg goes on: it continues the message, continues in a turn after it, or answers from the beginning."""
+
+
+class Leg(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the calls of models that have written an answer together."""
+
+    model: ModelName
+    at: int = 0
+    """The number of characters of the visible text before it."""
+    how: LegHow | None = None
+    """How it continues the leg before; None for the first leg."""
+    reason: str | None = None
+    """The code of the error that has ended the leg before; None for the first leg."""
+    usage: Usage = Usage(source="estimated")
+
+
 # How a run ended. Each ending has only the fields that are true of it.
 
 
@@ -107,6 +124,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     """The model that answered, if it was not the requested one."""
     stop_sequence: str | None = None
     """The stop sequence that ended the answer, if the upstream named it."""
+    legs: tuple[Leg, ...] = ()
+    """The calls that have written the answer, if there was more than one."""
 
 
 class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
@@ -145,7 +164,7 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
 
     error: ErrorInfo = ErrorInfo(
         code="server_died",
-        message="The server ended during this run. All text that was shown is saved.",
+        message="The server stopped unexpectedly during this run. All text that was shown is saved.",
         type=NOT_AGAIN,
         status=502,
     )
@@ -315,6 +334,22 @@ class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     model: ModelName = ModelName("")
 
 
+class LegStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="leg.started"):
+    """Another call of a model goes on with the answer from here: the call before has broken off.
+
+    `at` is the number of characters of the visible text before it, `reason` the code of the error that has ended the
+    leg before, and `before` the model of that leg. `usage` is what all legs before it have used.
+    """
+
+    leg: int
+    before: ModelName
+    model: ModelName
+    how: LegHow
+    reason: str
+    at: int
+    usage: Usage
+
+
 class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):
     """Part of an answer that only one dialect has: a citation, a signature, a block of a provider's own tool.
 
@@ -354,6 +389,7 @@ Event: TypeAlias = (
     | Steered
     | Usage
     | Notice
+    | LegStarted
     | ProviderData
     | Snapshot
     | Settled

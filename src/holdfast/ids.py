@@ -21,6 +21,10 @@ ModelName = NewType("ModelName", str)
 models by it alone. A lookup among the providers makes it of what a client wrote (`Providers.find`)."""
 
 
+BLIND = "blind"
+"""Stands for the provider in the name of a pane whose model is hidden, such as `blind/A`."""
+
+
 def full_name(provider: str, model: str) -> ModelName:
     """Return the full name of a provider's model."""
     return ModelName(f"{provider}/{model}")

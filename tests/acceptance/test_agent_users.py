@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import (
     AgentSettings,
     KeySettings,
@@ -26,6 +26,7 @@ from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.native import Native
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, answer, calling
 from tests.support.waiting import LONG
@@ -244,7 +245,9 @@ def test_every_call_that_can_name_a_model_is_looked_at():
     """Whoever adds such a call is reminded of those who may not use every agent."""
     named = {"model", "models", "default_model", "forwardedProps"}
     found = {each.path for each in ENDPOINTS if each.takes is not None and named & set(_fields(each.takes))}
-    of_accounts = {each.path for each in ENDPOINTS if ".accounts." in each.handler.__module__}  # patterns, not models
+    of_accounts = {
+        each.path for each in ENDPOINTS if ".features.accounts." in each.handler.__module__
+    }  # patterns, not models
 
     assert NAMING == found - of_accounts
 

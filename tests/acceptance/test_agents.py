@@ -516,7 +516,7 @@ async def test_an_agent_is_refused_where_models_are_compared(world, path, body):
 async def test_a_model_that_cannot_call_tools_is_refused_in_clear_words(up, tmp_path):
     """Before anything is stored, and with what to do about it."""
     async with serving(up, tmp_path) as world:
-        provider, *_ = await world.app.state.parts.configured.providers.find("up/m")
+        provider, *_ = await world.app.state.server.configured.providers.find("up/m")
         provider.tools = False
         session_id = await world.api.new_session()
         response = await world.api.send(session_id, "Go", "agent/helper")

@@ -18,19 +18,20 @@ from starlette.requests import Request
 
 from holdfast.access import ACCESS, ADMIN, PERSON
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.server.accounts.auth import ANONYMOUS
-from holdfast.server.accounts.people.one_time import LinkUsed
-from holdfast.server.accounts.people.people import WrongPassword
-from holdfast.server.app import ENDPOINTS, create_app
-from holdfast.server.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
-from holdfast.server.audit.refused_keys import GateRefusal, RefusedKeys
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.auth import ANONYMOUS
+from holdfast.server.features.accounts.people.one_time import LinkUsed
+from holdfast.server.features.accounts.people.people import WrongPassword
+from holdfast.server.features.audit.audit import REFUSALS_A_MINUTE, Audit, AuditUnavailable
+from holdfast.server.features.audit.refused_keys import GateRefusal, RefusedKeys
 from holdfast.store.memory import MemoryStore
 from holdfast.store.people.audit import AuditEntry, AuditFilter, ChainCheck
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin, sign_in
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, clean_environment, provider
 from tests.support.upstream import Upstream
@@ -305,11 +306,11 @@ async def test_refused_keys_are_in_the_audit_log_by_address_reason_and_minute():
         async with asyncio.timeout(LONG):
             while 401 != (await client.get("/api/sessions", headers=asked[1])).status:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        app.state.parts.refused_keys.count(GateRefusal("expired_key", "192.0.2.1"))
-        await app.state.parts.refused_keys.write()
+        app.state.server.auditing.refused_keys.count(GateRefusal("expired_key", "192.0.2.1"))
+        await app.state.server.auditing.refused_keys.write()
         answers = [await client.get("/api/sessions", headers=headers) for headers in asked for _ in range(2)]
         bodies = {(answer.status, await answer.text()) for answer in answers}
-        await app.state.parts.refused_keys.write()
+        await app.state.server.auditing.refused_keys.write()
         page = await client.get("/api/admin/audit?action=key.refused", headers=root)
         found = (await page.json())["entries"]
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from holdfast.server.app import ENDPOINTS
 from tests.requirements import requirement
 from tests.support.compare import EVENTS, Compare, Watched
 from tests.support.http import Client, Response
 from tests.support.ports import free_port
+from tests.support.routes import ENDPOINTS
 from tests.support.server import UP_KEY, Server, provider
 from tests.support.upstream import (
     Chunk,

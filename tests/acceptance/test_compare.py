@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import urllib.parse
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -570,6 +571,22 @@ async def test_comparisons_are_listed_newest_first_without_texts(world):
     assert {"outcome": "completed", "by": None, "finish_reason": "stop", "error": None} == first["data"][0]["panes"][0][
         "settlement"
     ]
+
+
+async def test_comparisons_are_found_by_the_words_of_their_prompts(world):
+    """Of every turn, in any order, by their beginnings and without accents, as in the search for chats."""
+    first = await world.compare.whole(["up/echo:found"], prompt="Why is the Größte Zandervogel blue?")
+    other = await world.compare.whole(["up/echo:found"], prompt="Why is the sky blue?")
+
+    async def found(query: str) -> list[str]:
+        query = urllib.parse.quote(query)
+        return [it["id"] for it in (await world.api.get(f"/api/comparisons?query={query}"))["data"]]
+
+    assert [first["id"]] == await found("blue zander")
+    assert [first["id"]] == await found("grosste")
+    assert [other["id"], first["id"]] == (await found("why blue"))[:2]
+    assert [] == await found("zandervogel sky")
+    assert [] == await found("?!")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast.server.http.compression import zstd
+from holdfast.server.kit.http.compression import zstd
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.server import Server

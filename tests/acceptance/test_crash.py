@@ -68,6 +68,21 @@ async def test_a_reader_that_comes_back_gets_the_rest_and_how_it_ended(world: Wo
     assert "server_died" == settlement["error"]["code"]
 
 
+@requirement("crash.kill9", "hist.search-hit")
+async def test_a_search_finds_what_was_stored_just_before_the_crash(world: World):
+    """Words are indexed after the messages that have them were stored, so a crash comes in between."""
+    session = await world.api.new_session()
+    run = await world.api.start(session, "Where is the barnacle?", "up/half")
+    await world.api.shown(run, "an answer")
+
+    await world.crash()
+    await world.api.settled(run)
+    asked = (await world.api.get("/api/sessions?query=barnacle"))["sessions"]
+    answered = (await world.api.get("/api/sessions?query=half%20answer"))["sessions"]
+
+    assert [session] == [found["id"] for found in asked] == [found["id"] for found in answered]
+
+
 @requirement("crash.kill9")
 async def test_history_has_the_partial_once_marked_and_the_model_is_shown_it(world: World):
     """The conversation goes on where it broke off: with what was said, and without a word about the crash."""

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response as Answer
 from starlette.routing import Route
 
-from holdfast import Completed, Engine, Stopped
+from holdfast import Completed, Stopped
 from holdfast.asgi import events
+from holdfast.engine.core import Core
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -288,7 +289,7 @@ class Watched:
 @asynccontextmanager
 async def embedded(watched: Watched, spec_version: str | None, store: MemoryStore | None = None):
     """An app of somebody's own that embeds the engine, and a client of it."""
-    engine = Engine(store)
+    engine = Core(store)
 
     async def start(request: Request) -> Answer:
         run = await engine.start(
@@ -350,7 +351,7 @@ async def test_the_partial_of_a_client_that_left_is_stored_once():
 async def test_an_attached_run_whose_client_never_came_is_stopped():
     """A 202 was sent, and nobody came for the events: the run has no client to live by."""
     watched = Watched("so far")
-    async with Engine() as engine, asyncio.timeout(LONG):
+    async with Core() as engine, asyncio.timeout(LONG):
         run = await engine.start(watched.source(), lifetime="attached", interrupt=watched.reasons.append)
         await watched.silent.wait()
         engine.stop_unheld(run)
@@ -488,7 +489,7 @@ async def test_leaving_a_run_that_has_ended_changes_nothing_and_calls_no_hook():
     async def source():
         yield "whole"
 
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(source(), lifetime="attached", interrupt=reasons.append)
         settlement = await run.settled()
         await asyncio.gather(*(run.leave() for _ in range(5)))

@@ -182,7 +182,7 @@ async def test_a_model_or_an_agent_that_a_key_does_not_allow_is_not_there_at_any
 async def test_an_agent_whose_model_lacks_what_it_needs_is_refused_at_every_door(door):
     """The AI SDK's door had forgotten to look: its run failed, in a stream with status 200."""
     async with serving() as world:
-        provider, *_ = await world.app.state.parts.configured.providers.find("up/m")
+        provider, *_ = await world.app.state.server.configured.providers.find("up/m")
         provider.tools = False
         refused = await (await world.caller()).ask(door, "agent/helper")
 
@@ -202,7 +202,7 @@ async def test_a_start_that_is_refused_gives_back_what_it_had_taken(door, limit)
         api = Native(caller.client)
         hanging = await api.start(await api.new_session(), "hello", "up/hanging")
         refused = [await caller.ask(door) for _ in range(3)]
-        held = world.app.state.parts.engine.held
+        held = world.app.state.server.engine.held
         await caller.client.post(f"/api/runs/{hanging}/stop", {})
         allowed = await caller.ask(door)
         last = await caller.ask(door)

@@ -25,9 +25,9 @@ HELPER = AgentSettings("helper", model="up/tools", tools=("files",), approvals={
 class World:
     """A server with an admin, and with Bob, who is in a group."""
 
-    def __init__(self, up: Upstream, parts: Any, client: Client) -> None:
+    def __init__(self, up: Upstream, server: Any, client: Client) -> None:
         self.up = up
-        self.parts = parts
+        self.server = server
         self.client = client
         self.root: dict[str, str] = {}
         self.bobs: dict[str, str] = {}
@@ -69,7 +69,7 @@ class World:
     async def ended(self, run_id: str) -> tuple[str, str]:
         """The outcome of a run, and the code of its error."""
         async with asyncio.timeout(LONG):
-            settled = await (await self.parts.engine.open(run_id)).settled()
+            settled = await (await self.server.engine.open(run_id)).settled()
         return settled.outcome, settled.error.code if settled.outcome == "failed" else ""
 
 
@@ -81,7 +81,7 @@ async def world() -> AsyncIterator[World]:
         settings = Settings(providers=(ProviderSettings("up", base_url=up.base_url, models=models),), agents=(HELPER,))
         app = create_app(settings, MemoryStore(), NO_HOME)
         async with Served(app) as served, Client(served.url, {"origin": served.url}) as client:
-            world = World(up, app.state.parts, client)
+            world = World(up, app.state.server, client)
             await world.add_people()
             yield world
 
@@ -122,12 +122,31 @@ async def test_a_batch_of_a_person_without_the_right_asks_no_model(world: World,
     await lose(world)
     world.up.gates.open("go")
     async with asyncio.timeout(LONG):
-        while (await world.parts.batches.documents.get(batch["id"])).body.state == "running":  # noqa: ASYNC110
+        while (await world.server.evals.batches.documents.get(batch["id"])).body.state == "running":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    cells = sorted([cell async for cell in world.parts.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
+    cells = sorted([cell async for cell in world.server.evals.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
 
     assert ["completed", "failed", "failed"] == [cell.outcome for cell in cells]
     assert [code, code] == [cell.error["code"] for cell in cells[1:]]
+    assert 1 == len(world.up.requests)
+
+
+@requirement("people.later-work", "budget.price", "budget.set")
+@pytest.mark.parametrize("before", [{}, {"tokens_per_day": 1000}], ids=["no budget", "another budget"])
+async def test_a_batch_whose_model_may_not_be_paid_any_more_fails_cell_by_cell(world: World, before: Any):
+    """Its start is refused, before there is a run: the batch once went on for ever, and answered nothing. A budget that
+    is set while a batch goes on counts for the rest of it."""
+    await world.change(f"/api/admin/people/{world.bob}", budget=before)
+    prompts = [{"prompt": f"Q{n}"} for n in range(3)]
+    batch = await world.post("/api/batches", {"models": ["up/gated"], "prompts": prompts, "concurrency": 1})
+    await world.asked(1)
+    await world.change(f"/api/admin/people/{world.bob}", budget={"cost_per_day": 1})
+    world.up.gates.open("go")
+    ended = await _batch_when(world, batch["id"], "finished")
+    cells = sorted([cell async for cell in world.parts.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
+
+    assert (3, 2) == (ended.done, ended.failed)
+    assert [None, "no_price", "no_price"] == [cell.error and cell.error["code"] for cell in cells]
     assert 1 == len(world.up.requests)
 
 
@@ -181,7 +200,7 @@ async def test_a_pane_that_waits_for_its_turn_asks_no_model(world: World):
 
 async def _panes(world: World) -> list[Any]:
     """The panes of the only comparison."""
-    [stored] = await world.parts.rounds.documents.page()
+    [stored] = await world.server.compare.rounds.documents.page()
     return list(stored.body.panes)
 
 
@@ -210,7 +229,7 @@ async def let_expire(world: World, id: str) -> None:
 
 
 async def revoke_as_another_node_does(world: World, id: str) -> None:
-    await world.parts.store.revoke_key(id, 1.0)
+    await world.server.store.revoke_key(id, 1.0)
 
 
 KeyEnd = Callable[[World, str], Awaitable[None]]
@@ -261,7 +280,7 @@ async def test_a_batch_stops_with_the_key_that_has_begun_it(world: World, end: s
     world.up.gates.open("go")
     await world.post(f"/api/batches/{batch}/resume", {})
     finished = await _batch_when(world, batch, "finished")
-    cells = [cell async for cell in world.parts.batches.cells(batch)]
+    cells = [cell async for cell in world.server.evals.batches.cells(batch)]
 
     assert (key, "") == (stopped.payer.key, finished.payer.key)
     assert ["completed"] * 3 == [cell.outcome for cell in cells]
@@ -270,7 +289,7 @@ async def test_a_batch_stops_with_the_key_that_has_begun_it(world: World, end: s
 
 async def _batch_when(world: World, id: str, state: str) -> Any:
     async with asyncio.timeout(LONG):
-        while (batch := (await world.parts.batches.documents.get(id)).body).state != state:  # noqa: ASYNC110
+        while (batch := (await world.server.evals.batches.documents.get(id)).body).state != state:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return batch
 

@@ -65,7 +65,12 @@ async def world(tmp_path, fallbacks):
             ProviderSettings(name, base_url=each.base_url, models=("m",), prefills=True) for name, each in named.items()
         ]
         settings = Settings(
-            data=str(tmp_path), providers=tuple(providers), fallbacks=fallbacks, retry_patience=0.0, drain=0.0
+            data=str(tmp_path),
+            providers=tuple(providers),
+            fallbacks=fallbacks,
+            on_break={"*": "settle"},
+            retry_patience=0.0,
+            drain=0.0,
         )
         async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
             yield World((up, other, third), client)
@@ -137,8 +142,8 @@ async def test_a_request_that_is_refused_for_what_it_says_is_not_passed_on(world
 @pytest.mark.parametrize(
     "said", [Delta("Once "), ReasoningDelta("Hm. "), ReasoningDelta("Hm. ", "reasoning")], ids=["text", "one", "two"]
 )
-async def test_after_the_first_word_nobody_else_goes_on(world, said):
-    """Half an answer of one model and half of another is an answer of neither."""
+async def test_after_the_first_word_nobody_else_goes_on_where_that_is_not_wanted(world, said):
+    """Half an answer of one model and half of another is an answer of neither, unless its seam is told (test_legs)."""
     world.up.script = [Headers(), Role(), said, Cut()]
     _, run, _ = await world.ask()
 

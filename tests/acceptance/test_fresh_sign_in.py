@@ -9,16 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.access import FRESH
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.sign_ins import SignIn
-from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProxySettings, Settings
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.sign_ins import SignIn
 from holdfast.store.documents import Documents
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.passkeys import Device
 from tests.support.people import PASSWORD, cookie_of
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
 
 ROUTES = sorted(f"{route.method} {route.path}" for route in ENDPOINTS if route.who.fresh)
@@ -58,7 +59,7 @@ async def world() -> AsyncIterator[World]:
     async with Served(apps[0]) as first, Served(apps[1]) as second:
         async with Client(first.url, {"origin": first.url}) as one, Client(second.url, {"origin": second.url}) as two:
             signed_in = await one.post("/api/first-admin", {"name": "ada", "password": PASSWORD})
-            await apps[1].state.parts.people.callers.refresh()  # as it does twice a second
+            await apps[1].state.server.people.callers.refresh()  # as it does twice a second
             yield World(store, one, two, first.url, {"cookie": cookie_of(signed_in)})
 
 

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.server.sharing import shares
-from holdfast.server.sharing.shares import Shares
+from holdfast.server.features.sharing import shares
+from holdfast.server.features.sharing.shares import Shares
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_sharing import halves, has_ended, said
 from tests.requirements import requirement

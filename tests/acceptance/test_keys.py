@@ -20,10 +20,10 @@ import pytest
 import pytest_asyncio
 
 from holdfast.errors import StoreUnavailable
-from holdfast.server.accounts.keys import Keys
-from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.keys import Keys
+from holdfast.server.features.accounts.made_keys import new_key
 from holdfast.store import KeyRecord, Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store

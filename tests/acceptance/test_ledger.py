@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from holdfast.access import Payer
+from holdfast.ids import ModelName
 from holdfast.pricing import Price
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, Settings
+from holdfast.store import Charge
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Response
@@ -25,6 +29,7 @@ from tests.support.upstream import (
     Gate,
     Hang,
     Headers,
+    Pause,
     Recorded,
     Role,
     Status,
@@ -45,14 +50,18 @@ PRICES = {"up/dear": PRICE, "up/dear:latest": PRICE}
 COUNTED = [Headers(), Role(), Delta("Hi."), Finish("stop"), UsageChunk(7, 5), Done()]
 COST = 7 + 5 * 10
 HELLO = [{"role": "user", "content": "Hi"}]
+UI = [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]
 
 WIRES: dict[str, Any] = {
     "/v1/chat/completions": lambda named: {**named, "messages": HELLO},
+    "/v1/chat/completions (session)": lambda named: {**named, "messages": HELLO, "session_id": "c"},
     "/v1/completions": lambda named: {**named, "prompt": "Hi"},
     "/v1/responses": lambda named: {**named, "input": "Hi"},
+    "/v1/responses/compact": lambda named: {**named, "input": "Hi"},
     "/v1/messages": lambda named: {**named, "messages": HELLO, "max_tokens": 9},
     "/api/chat": lambda named: {**named, "messages": HELLO, "stream": False},
     "/api/generate": lambda named: {**named, "prompt": "Hi", "stream": False},
+    "/api/chat (AI SDK)": lambda named: {**named, "messages": UI},
     "/ag-ui": lambda named: {
         "threadId": "t",
         "runId": "r",
@@ -63,10 +72,15 @@ WIRES: dict[str, Any] = {
         "forwardedProps": named,
     },
     "/api/sessions/{session}/runs": lambda named: {**named, "input": "Hi"},
+    "/api/comparisons": lambda named: {"models": [*named.values()], "prompt": "Hi"},
+    "/api/batches": lambda named: {"models": [*named.values()], "prompts": [{"prompt": "Hi"}]},
 }
 NAMES = ["dear", "up/dear", "gpt-dear", "dear:latest", "agent/helper", "helper", None]
 """The ways to name one model; None names none, and gets the default."""
-NEED_A_NAME = {"/api/chat", "/api/generate"}
+AGENTS = {"agent/helper", "helper"}
+OF_MODELS = {"/api/comparisons", "/api/batches"}
+"""Where models are compared: an agent is none."""
+NEED_A_NAME = {"/api/chat", "/api/generate", "/v1/responses/compact", *OF_MODELS}
 
 
 class World:
@@ -85,7 +99,7 @@ class World:
 
 
 @asynccontextmanager
-async def serving(prices: dict[str, Price] = PRICES) -> AsyncIterator[World]:
+async def serving(prices: dict[str, Price] = PRICES, store: MemoryStore | None = None) -> AsyncIterator[World]:
     async with Upstream() as up, AsyncExitStack() as clients:
         up.models |= {"dear": COUNTED, "dear:latest": COUNTED, "unpriced": COUNTED}
         up.models |= {"choices": choices, "arguments": arguments, "embeds": [Gate("embeds"), Status(200, EMBEDDED)]}
@@ -98,7 +112,7 @@ async def serving(prices: dict[str, Price] = PRICES) -> AsyncIterator[World]:
             default_model="up/dear",
             prices=prices,
         )
-        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served:
+        async with Served(create_app(settings, store or MemoryStore(), NO_HOME)) as served:
             admin = await clients.enter_async_context(Client(served.url, {"authorization": f"Bearer {ADMIN}"}))
             yield World(served.url, up, admin, clients)
 
@@ -114,16 +128,20 @@ async def ask(client: Client, wire: str, name: str | None) -> Response:
     session = ""
     if "{session}" in wire:
         session = (await (await client.post("/api/sessions", {})).json())["id"]
-    response = await client.post(wire.format(session=session), WIRES[wire]({} if name is None else {"model": name}))
+    path = wire.split()[0].format(session=session)
+    response = await client.post(path, WIRES[wire]({} if name is None else {"model": name}))
     if session and response.status < 300:
         run = (await response.json())["id"]
         await (await client.get(f"/api/runs/{run}/events")).all_events()
+    if wire == "/api/batches" and response.status < 300:
+        await (await client.get(f"/api/batches/{(await response.json())['id']}/events")).all_events()
     await response.body()
     return response
 
 
 def named_on(wire: str) -> list[str | None]:
-    return [name for name in NAMES if name is not None or wire not in NEED_A_NAME]
+    left_out = {None if wire in NEED_A_NAME else "", *(AGENTS if wire in OF_MODELS else ())}
+    return [name for name in NAMES if name not in left_out]
 
 
 @requirement("budget.price")
@@ -143,7 +161,7 @@ async def test_a_model_costs_the_same_by_whatever_name_and_on_every_wire(world, 
 
 
 @requirement("budget.refuse")
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "/api/batches"])  # it waits for the next budget
 async def test_a_spent_budget_stops_a_model_by_whatever_name(world, wire):
     """The first answer uses it up."""
     client = await world.key({"cost_per_day": COST})
@@ -188,6 +206,63 @@ async def test_a_price_of_nothing_is_free_and_may_be_that_of_all_models_of_a_pro
         left = (await (await client.get("/api/budget")).json())["remaining_cost"]
 
     assert ([200, 200, 200], 0) == (answers, left)
+
+
+async def used(client: Client) -> list[dict[str, Any]]:
+    """The usage by model, as soon as there is some: without a budget it is written a moment later."""
+    async with asyncio.timeout(LONG):
+        while True:
+            if rows := (await (await client.get("/api/usage?by=model")).json())["usage"]:
+                return list(rows)
+            await asyncio.sleep(0.02)
+
+
+@requirement("budget.price")
+async def test_what_a_comparison_has_cost_is_in_the_usage_without_a_budget_too(world):
+    """It was counted with its tokens and no cost: the bill of whoever compares had no money in it."""
+    client = await world.key({})
+    await ask(client, "/api/comparisons", "dear")
+    usage = await used(client)
+
+    assert [("up/dear", COST)] == [(row["model"], row["cost"]) for row in usage]
+
+
+@requirement("budget.price", "cmp.blind")
+@pytest.mark.parametrize("budget", [{"cost_per_day": 1000}, {}], ids=["budget", "no budget"])
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+async def test_a_blind_comparison_costs_what_its_models_count_and_does_not_tell_which_is_which(order, budget):
+    """Its runs show an estimate only, which has no word of what a model has thought: the rest was free. The usage has
+    one sum, because a cost names its model."""
+    half = Price(input=5e5, output=5e6)
+    async with serving({"up/dear": PRICE, "up/dear:latest": half}) as world:
+        client = await world.key(budget)
+        body = {"models": ["up/dear", "up/dear:latest"], "prompt": "Hi", "blind": True, "order": order}
+        compared = await client.post("/api/comparisons", body)
+        panes = (await compared.json())["panes"]
+        left = (await (await client.get("/api/budget")).json())["remaining_cost"]
+        usage = await used(client)
+
+    assert [None, None] == [pane["model"] for pane in panes]
+    assert left == (1000 - COST * 1.5 if budget else None)
+    assert [{"model": "blind", "runs": 2, "input_tokens": 14, "output_tokens": 10, "cost": COST * 1.5}] == usage
+
+
+@requirement("budget.count")
+@pytest.mark.parametrize("blind", [False, True])
+async def test_what_was_used_yesterday_stops_no_comparison_of_today(blind):
+    """A pane was measured before its run had a time: its budget had the usage of all days."""
+    store = MemoryStore()
+    async with serving(store=store) as world:
+        world.up.models["dear"] = [*COUNTED[:2], Delta("One "), Pause(0.1), Delta("two "), Pause(0.1), *COUNTED[2:]]
+        client = await world.key({"tokens_per_day": 1000})
+        (key,) = await store.list_keys()
+        payer, at = Payer(key.owner, key.id), time.time() - 2 * 86400
+        use = {"owner": key.owner, "model": ModelName("up/dear"), "started_at": at, "output_tokens": 5000}
+        await store.charge([Charge(id="use_1", payer=payer, **use)], at)
+        body = {"models": ["up/dear"], "prompt": "Hi", "blind": blind}
+        compared = await (await client.post("/api/comparisons", body)).json()
+
+    assert "completed" == compared["panes"][0]["settlement"]["outcome"]
 
 
 # What is left in the middle, and what is passed on.

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast import create_app
 from holdfast.access import AccessRule
 from holdfast.error_help.page import error_list_text
+from holdfast.server import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
-from holdfast.server.routing import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from holdfast.store import Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
@@ -201,7 +201,7 @@ async def made_world(apps: list[Any], served: list[Served], data: Path | None) -
         "unknown": UNKNOWN,
         "malformed": dict.fromkeys(UNKNOWN.keys() - OF_NO_ONE, "%00'; -- x"),
     }
-    routes = first.state.router.endpoints
+    routes = first.state.server.router.endpoints
     unknown = sorted({name for route in routes for name in parameters(route)} - UNKNOWN.keys())
     assert not unknown, f"the matrix has no ids for {unknown}: add them to UNKNOWN, and to Alice's things"
     return World(apps, list(routes), things, callers(cookies, admin, keys), data)
@@ -229,8 +229,8 @@ def cookie_of(answer: Answer) -> dict[str, str]:
 async def in_step(apps: list[Any]) -> None:
     """Let every node take in what was changed at another, as it does twice a second."""
     for app in apps:
-        await app.state.parts.people.callers.refresh()
-        await app.state.parts.keys.refresh()
+        await app.state.server.people.callers.refresh()
+        await app.state.server.keys.refresh()
 
 
 async def expiry(apps: list[Any], key: str) -> None:
@@ -410,11 +410,7 @@ def without_ids(world: World, kind: str, answer: Answer) -> tuple[int, dict[str,
 @requirement("people.matrix")
 async def test_a_route_without_a_rule_is_no_route():
     """Nobody can forget to say who may call: there is no default."""
-
-    async def handler(parts: Any, request: Any) -> Any:
-        raise AssertionError
-
     with pytest.raises(TypeError, match="who"):
-        Endpoint("GET", "/api/forgotten", handler)  # type: ignore[call-arg]
+        Endpoint("GET", "/api/forgotten")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="/api/forgotten"):
-        Endpoint("GET", "/api/forgotten", handler, who=AccessRule("mine"))
+        Endpoint("GET", "/api/forgotten", who=AccessRule("mine"))

@@ -58,7 +58,7 @@ async def gone(pid: int) -> None:
 
 async def warm(world) -> None:
     """Connect the server before a client waits for it: on a busy machine a new process takes its time."""
-    await world.app.state.parts.agents.agents["helper"].servers[0].of("local").tools()
+    await world.app.state.server.running.agents.agents["helper"].servers[0].of("local").tools()
 
 
 @asynccontextmanager

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.pricing import Price
 from holdfast.server.config.settings import KeySettings, ProviderSettings, Settings
-from holdfast.server.metrics import metrics_of
-from holdfast.server.metrics.port import MOST_CONNECTIONS
+from holdfast.server.features.observe.metrics import metrics_of
+from holdfast.server.features.observe.metrics.port import MOST_CONNECTIONS
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import disconnect
 from holdfast.store.sqlite import SqliteStore
@@ -273,7 +273,7 @@ async def test_without_the_setting_nothing_is_measured(up, tmp_path):
 @requirement("ops.metrics")
 def test_prometheus_client_is_loaded_only_for_metrics():
     """It comes with an extra, and takes its time to load."""
-    code = "import sys; from holdfast import create_app; create_app(); print('prometheus_client' in sys.modules)"
+    code = "import sys; from holdfast.server import create_app; create_app(); print('prometheus_client' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False\n" == shown.stdout

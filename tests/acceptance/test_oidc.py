@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from joserfc.jwk import ECKey, OctKey
 
-from holdfast.server.accounts.oidc.attempt import Attempt
-from holdfast.server.accounts.oidc.provider import OidcProvider, ProviderUnavailable
 from holdfast.server.config.sign_in_settings import OidcSettings
+from holdfast.server.features.accounts.oidc.attempt import Attempt
+from holdfast.server.features.accounts.oidc.provider import OidcProvider, ProviderUnavailable
 from tests.requirements import requirement
 from tests.support.http import Client, Response
 from tests.support.oidc import CLIENT, SECRET, OidcLab

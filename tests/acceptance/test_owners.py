@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast.server.accounts.made_keys import new_key
-from holdfast.server.app import ENDPOINTS
+from holdfast.server.features.accounts.made_keys import new_key
 from tests.acceptance.test_keys import holdfast, keys_of
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, sign_in
+from tests.support.routes import ENDPOINTS
 from tests.support.server import Server
 from tests.support.waiting import LONG
 

@@ -15,10 +15,9 @@ import pytest
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed
 from holdfast.history import Session
-from holdfast.server.accounts.data.bringing_in import Importing
-from holdfast.server.accounts.data.retention import delete_old
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.features.data.bringing_in import Importing
 from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_audit import holdfast
@@ -347,6 +346,13 @@ async def texts_in_postgres(url: str) -> dict[str, str]:
         await db.close()
 
 
+def spent(usage: dict[str, Any]) -> float:
+    """What all owners together have used."""
+    cost = sum(row["cost"] for row in usage["usage"])
+    assert cost > 0
+    return float(cost)
+
+
 def _text(rows: Any) -> str:
     values = (value for row in rows for value in row)
     return " ".join(it.decode("utf-8", "replace") if isinstance(it, bytes) else str(it) for it in values)
@@ -360,7 +366,8 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
     env = {"HOLDFAST_STORE": url} if url else {}
     async with Upstream() as up:
         up.models["hanging"] = [Headers(), Role(), Delta(f"{WORD} so far"), Hang()]
-        async with Server(tmp_path, [provider(up.base_url, models=None)], nodes=1, env=env) as server:
+        config = '[prices]\n"up/*" = { input = 1e6, output = 1e6 }'
+        async with Server(tmp_path, [provider(up.base_url, models=None)], config=config, nodes=1, env=env) as server:
             ada = await first_admin(server)
             bob = await add_person(server, ada, "bobwithalongname", email="bob@example.org")
             async with browser(server, bob) as client, browser(server, ada) as admin:
@@ -371,12 +378,14 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
                 outside = {"model": "up/hanging", "input": WORD, "store": True, "stream": True}
                 held = await client.post("/v1/responses", outside)
                 person = (await Native(admin).get("/api/admin/people?name=bobwithalongname"))["people"][0]["id"]
+                used = await Native(admin).get("/api/admin/usage?by=owner")
                 unclear = await admin.request("DELETE", f"/api/admin/people/{person}")
                 deleted = await admin.request("DELETE", f"/api/admin/people/{person}?data=delete")
                 ended = await erased(admin, (await deleted.json())["id"])
                 refused = await client.get("/api/sessions")
                 held.close()
                 kept = await Native(admin).session(mine)
+                bill = await Native(admin).get("/api/admin/usage?by=owner")
             await server.terminate()
         tables = await texts_in_postgres(url) if url else texts_in_sqlite(tmp_path / "holdfast.db")
     ids = [made[name] for name in ("session", "run", "comparison", "batch", "conversation")]
@@ -388,6 +397,8 @@ async def test_a_person_is_deleted_with_everything(tmp_path: Path, database: str
     assert "Ada's own plans" == kept["title"]
     assert "Ada's own plans" in tables["sessions"]
     assert MODEL in tables["charges"] + tables["usage"]
+    assert person in {row["owner"] for row in used["usage"]}
+    assert spent(used) <= spent(bill), "what was used stays in the sums, without the person"
     for table, text in tables.items():
         without_models = text.replace(MODEL, "") if table in COUNTED_LATE else text
         for found in (WORD, "bobwithalongname", "bob@example.org", PNG[30:60], *ids):
@@ -489,19 +500,19 @@ async def test_a_group_sets_how_long_what_its_people_have_is_kept():
         people = {"ann": ["brief", "long"], "bob": ["long"], "eve": []}
         for name, names in people.items():
             await made("/api/admin/people", {"name": name, "groups": [groups[each] for each in names]})
-        parts = app.state.parts
-        now = parts.engine.now()
+        server = app.state.server
+        now = server.engine.now()
         for name in people:
-            account = await parts.people.accounts.find(name)
+            account = await server.people.accounts.find(name)
             assert account is not None
             for age in (1, 5, 50, 500):
                 at = now - age * 86400
                 session = Session(id=f"ses_{name}_{age}", owner=account.body.owner, created_at=at, updated_at=at)
-                await parts.store.create_session(session)
+                await server.store.create_session(session)
                 run = RunRecord(id=f"run_{name}_{age}", owner=account.body.owner, model="m", created_at=at)
-                run = await parts.store.create_run(run)
-                await parts.store.settle(run.id, run.epoch, seq=1, settlement=Completed(text=""), message=None, now=at)
-        await delete_old(parts)
+                run = await server.store.create_run(run)
+                await server.store.settle(run.id, run.epoch, seq=1, settlement=Completed(text=""), message=None, now=at)
+        await server.data.retention.delete_old()
         left = {
             kind: [
                 f"{name} {age}"
@@ -509,7 +520,7 @@ async def test_a_group_sets_how_long_what_its_people_have_is_kept():
                 for age in (1, 5, 50, 500)
                 if await find(f"{kind}_{name}_{age}") is not None
             ]
-            for kind, find in (("ses", parts.store.get_session), ("run", parts.store.get_run))
+            for kind, find in (("ses", server.store.get_session), ("run", server.store.get_run))
         }
         change = {"session_days": None, "retention_days": 3}
         changed = await client.request("PATCH", f"/api/admin/groups/{groups['brief']}", json=change, headers=root)
@@ -544,7 +555,7 @@ async def test_idempotency_keys_of_every_kind_are_forgotten_after_their_days():
                 return [(await answer.json())["id"] for answer in answers]
 
             first, repeated = await asked(), await asked()
-            await delete_old(app.state.parts)
+            await app.state.server.data.retention.delete_old()
             later = await asked()
 
     assert first == repeated

@@ -974,7 +974,7 @@ async def test_stored_responses_survive_a_kill(tmp_path):
 
 @requirement("resp.stored", "sub.gap-410")
 async def test_of_a_trimmed_log_the_text_is_left(tmp_path):
-    """After `log_days` the events are gone: the object has the text, and a stream says that there is a gap."""
+    """After `event_days` the events are gone: the object has the text, and a stream says that there is a gap."""
     store = MemoryStore()
     async with Upstream() as up:
         settings = Settings(providers=(ProviderSettings("up", base_url=up.base_url, models=("end:think", "echo:x")),))

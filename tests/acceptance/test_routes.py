@@ -16,7 +16,7 @@ import pytest_asyncio
 from holdfast.error_help.page import error_list_text
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import AgentSettings, KeySettings, ProviderSettings, Settings
-from holdfast.server.routing import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from tests.acceptance.test_safety import PICTURE, body_for, filled
 from tests.requirements import requirement
 from tests.support.http import Client, Response
@@ -27,7 +27,7 @@ from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, calling
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEYS = {"alice": "alice-key-4f1c9d77aa0142", "bob": "bob-key-77aa014f1c9d42"}
-ROUTES: list[Endpoint] = create_app(environ=NO_HOME, store="memory:").state.router.endpoints
+ROUTES: list[Endpoint] = create_app(environ=NO_HOME, store="memory:").state.server.router.endpoints
 PUBLISH = "tests.support.agents:publish"
 
 OF_NOBODY = {

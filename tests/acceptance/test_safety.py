@@ -15,11 +15,11 @@ import pytest_asyncio
 
 from holdfast.access import ADMIN, ANYONE, LINK
 from holdfast.ids import new_id
-from holdfast.server.app import ENDPOINTS
-from holdfast.server.routing import Endpoint
+from holdfast.server.kit.feature import Endpoint
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
+from tests.support.routes import ENDPOINTS
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream, answer
 
@@ -44,7 +44,8 @@ key_env = "ADA"
 admin = true
 """
 
-WITH_KEYS = [endpoint for endpoint in ENDPOINTS if ".accounts." not in endpoint.handler.__module__]
+OF_PEOPLE = (".accounts.", ".data.")
+WITH_KEYS = [each for each in ENDPOINTS if not any(part in each.handler.__module__ for part in OF_PEOPLE)]
 """Endpoints for callers with keys. Those of accounts are tested with people: see test_matrix.py."""
 by_name = {"argvalues": ENDPOINTS, "ids": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS]}
 

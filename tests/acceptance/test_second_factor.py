@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.accounts.factors.second_factors import SecondFactors, WrongCode
-from holdfast.server.accounts.factors.totp import STEP, totp_code
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.people import People
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.factors.second_factors import SecondFactors, WrongCode
+from holdfast.server.features.accounts.factors.totp import STEP, totp_code
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.people import People
 from holdfast.server.secrets.key_sources import SecretKeys
 from holdfast.server.secrets.sealer import Sealer
 from holdfast.store.memory import MemoryStore

@@ -146,7 +146,7 @@ async def _exported(watched: Watched, session: str) -> bytes:
     exported = b""
     for form in ("json", "markdown"):
         command = [sys.executable, "-m", "holdfast", "sessions", "export", session, "--format", form, *where]
-        env = clean_environment() | {"HOLDFAST_API_KEY": SERVER_KEY}
+        env = clean_environment() | {"HOLDFAST_CLIENT_KEY": SERVER_KEY}
         process = await asyncio.create_subprocess_exec(
             *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )

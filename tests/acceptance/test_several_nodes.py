@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.accounts.made_keys import new_key
-from holdfast.server.app import create_app
-from holdfast.server.config.saved_settings import KeptSettings, Saved, to_keep
+from holdfast.server.app import HoldfastServer, create_app
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
+from holdfast.server.features.accounts.made_keys import new_key
+from holdfast.server.live.saved_settings import KeptSettings, Saved, to_keep
 from holdfast.server.secrets.sealer import Sealer, SealingKey, sealing_key
-from holdfast.server.services import Parts
 from holdfast.server.sources.agents import StoredGrants
 from holdfast.store import RunRecord
 from holdfast.store.documents import Documents
@@ -32,16 +31,16 @@ class Node:
     """One of the servers: its client, and its parts."""
 
     def __init__(self, app: Any, client: Client) -> None:
-        self.parts: Parts = app.state.parts
+        self.server: HoldfastServer = app.state.server
         self.client = client
 
     @property
     def id(self) -> str:
-        return self.parts.engine.node_id
+        return self.server.engine.node_id
 
     async def look(self) -> None:
         """Look for what others have left, as it does by itself every few seconds."""
-        await self.parts.engine.look()
+        await self.server.engine.look()
 
 
 @asynccontextmanager
@@ -72,8 +71,8 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 async def fence(node: Node, by: Node) -> None:
     """Let a node notice that it was taken for dead, as after a long pause; the other takes what it had."""
-    await node.parts.store.release(node.id)
-    await node.parts.engine.check_store()
+    await node.server.store.release(node.id)
+    await node.server.engine.check_store()
     await by.look()
 
 
@@ -82,15 +81,15 @@ async def test_a_batch_is_worked_on_by_one_node_and_shown_by_all():
     """A server that starts later leaves it alone: each question is asked once."""
     async with Upstream([Gate("go"), *answer("42")]) as up, nodes(up) as (one, two):
         batch = await World(up, one.client).create(3)
-        await two.parts.batches.jobs.take_up_all()  # as at its start
+        await two.server.evals.batches.jobs.take_up_all()  # as at its start
         await two.look()
-        assert two.parts.batches.work(batch["id"]) is None
+        assert two.server.evals.batches.work(batch["id"]) is None
         up.gates.open("go")
         ended = await World(up, two.client).settled(batch)
 
         assert ("finished", 9) == (ended["status"], ended["progress"]["done"])
         assert {1} == set(asked_of(up).values())
-        assert "" == await one.parts.store.holder("batch", batch["id"])
+        assert "" == await one.server.store.holder("batch", batch["id"])
 
 
 @requirement("nodes.progress")
@@ -128,7 +127,7 @@ async def test_a_batch_of_a_node_that_was_taken_for_dead_is_finished_by_another(
         ended = await World(up, two.client).settled(batch)
 
         assert ("finished", 3, 0) == (ended["status"], ended["progress"]["done"], ended["progress"]["failed"])
-        assert one.parts.batches.work(batch["id"]) is None
+        assert one.server.evals.batches.work(batch["id"]) is None
         assert 3 == len(await World(up, one.client).cells(batch))
 
 
@@ -140,15 +139,15 @@ async def test_a_batch_is_stopped_resumed_and_deleted_through_any_node():
         batch = await here.create(3, ["up/a"])
         await until(lambda: _is(len(up.requests) > 0))
         stopped = await there.post(batch, "stop")
-        left = one.parts.engine.live()
+        left = one.server.engine.live()
         resumed = await there.post(batch, "resume")
-        await until(lambda: _is(two.parts.batches.work(batch["id"]) is not None))
+        await until(lambda: _is(two.server.evals.batches.work(batch["id"]) is not None))
         up.gates.open("go")
         ended = await here.settled(batch)
         other = await here.create(3, ["up/b"])
         deleted = await two.client.request("DELETE", f"/api/batches/{other['id']}")
-        await until(lambda: _none(one.parts.store.list_documents(f"cell:{other['id']}")))
-        await until(lambda: _none(one.parts.store.list_documents(f"prompts:{other['id']}")))
+        await until(lambda: _none(one.server.store.list_documents(f"cell:{other['id']}")))
+        await until(lambda: _none(one.server.store.list_documents(f"prompts:{other['id']}")))
 
     assert ("stopped", []) == (stopped["status"], left)
     assert "running" == resumed["status"]
@@ -181,10 +180,10 @@ async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_
         hook = WebhookSettings(f"{listener.url}/hook", "HOOK")
         async with nodes(up, webhooks=(hook,)) as (one, two):
             first, second = [await begin(one.client, "up/a") for _ in range(2)]
-            await two.parts.webhooks.jobs.take_up_all()  # as at its start
+            await two.server.responses.webhooks.jobs.take_up_all()  # as at its start
             up.gates.open("go")
             heard = [await ears.next() for _ in range(2)]
-            await until(lambda: _none(one.parts.store.list_documents("webhook")))
+            await until(lambda: _none(one.server.store.list_documents("webhook")))
 
             ears.statuses = [500]
             third = await begin(one.client, "up/b")
@@ -192,7 +191,7 @@ async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_
             ears.statuses = [200]
             await fence(one, two)
             told = await ears.next()
-            await until(lambda: _none(one.parts.store.list_documents("webhook")))
+            await until(lambda: _none(one.server.store.list_documents("webhook")))
 
     assert {first, second} == {_id(body) for _, _, body in heard}
     assert third == _id(failed[2]) == _id(told[2])
@@ -215,7 +214,7 @@ async def test_a_comparison_is_read_watched_and_stopped_through_any_node():
     async with Upstream(script) as up, nodes(up) as (one, two):
         made = await compared(one, order="sequential")
         path = f"/api/comparisons/{made['id']}"
-        await two.parts.rounds.jobs.take_up_all()  # as at its start
+        await two.server.compare.rounds.jobs.take_up_all()  # as at its start
         read = await (await two.client.get(path)).json()
         watched = await two.client.get(f"{path}/events")
         frames = [await watched.next_event() for _ in range(2)]
@@ -258,7 +257,7 @@ async def test_a_comparison_that_is_being_added_is_not_let_go():
         adding = asyncio.create_task(one.client.post("/api/comparisons", body))
         async with asyncio.timeout(LONG):
             await store.has_added.wait()
-            await one.parts.rounds.jobs.take_up_all()
+            await one.server.compare.rounds.jobs.take_up_all()
             (added,) = await store.list_documents("comparison")
             holder = await store.holder("comparison", added.id)
             store.may_answer.set()
@@ -281,8 +280,8 @@ async def test_panes_linger_for_a_client_that_comes_back_through_another_node():
         stream.leave()
         back = await two.client.get(f"{path}/events")
         await back.next_event()
-        until_then = one.parts.engine.now() + 4  # longer than they linger
-        await until(lambda: _is(one.parts.engine.now() > until_then))
+        until_then = one.server.engine.now() + 4  # longer than they linger
+        await until(lambda: _is(one.server.engine.now() > until_then))
         going_on = await (await one.client.get(path)).json()
         up.gates.open("go")
         ended = await back.all_events()
@@ -322,7 +321,7 @@ async def test_the_comparison_of_a_node_that_is_gone_is_settled_by_another():
         await fence(one, two)
 
         async def is_settled() -> bool:
-            stored = await one.parts.store.get_document("comparison", made["id"])
+            stored = await one.server.store.get_document("comparison", made["id"])
             return stored is not None and stored.body["status"] == "settled"
 
         await until(is_settled)
@@ -336,7 +335,7 @@ async def test_the_comparison_of_a_node_that_is_gone_is_settled_by_another():
 async def test_a_chore_is_done_by_one_node_until_it_is_gone():
     """Two nodes that trim logs at once would only be in each other's way."""
     async with Upstream(answer("42")) as up, nodes(up) as (one, two):
-        holds = [node.parts.engine.holds for node in (one, two)]
+        holds = [node.server.engine.holds for node in (one, two)]
         taken = [await hold.take("chore", "log trimming") for hold in holds]
         await fence(one, two)
         later = [await hold.take("chore", "log trimming") for hold in reversed(holds)]
@@ -391,7 +390,7 @@ async def test_of_two_changes_of_the_settings_at_once_none_is_lost():
         answers = await asyncio.gather(
             put_settings(one, {"providers": [added]}), put_settings(two, {"default_model": "up/b"})
         )
-        await one.parts.configured.catch_up()
+        await one.server.configured.catch_up()
         shown = await (await one.client.get("/api/settings")).json()
 
     taken = ["new" in str(shown["providers"]), shown["default_model"] == "up/b"]
@@ -432,7 +431,7 @@ async def test_settings_that_were_sealed_with_another_key_stop_the_start():
         with pytest.raises(
             SettingsError, match="secret key that this server does not have"
         ):  # and no later look takes it for settled
-            await app.state.parts.configured.catch_up()
+            await app.state.server.configured.catch_up()
 
 
 FORGED = Saved(providers=(ProviderSettings("evil", base_url="http://127.0.0.1:9", api_key_env="SECRET"),))
@@ -468,7 +467,7 @@ async def test_a_provider_that_only_a_writer_of_the_database_has_set_is_not_used
     async with Upstream(answer("42")) as up, nodes(up, store, **settings) as (one, _):
         await Documents(store, "settings", KeptSettings).put("ui", document)
         with pytest.raises(SettingsError, match=r"not encrypted|secret key that this server does not have"):
-            await one.parts.configured.catch_up()
+            await one.server.configured.catch_up()
 
         assert not await has_provider(one, "evil")
 
@@ -485,11 +484,11 @@ async def test_an_older_document_of_the_settings_that_is_put_back_is_not_used():
         await put_settings(one, {"providers": [{"name": "new", "base_url": up.base_url, "models": ["m"]}]})
         await documents.put("ui", first.body, version=2)  # as the newest
         with pytest.raises(SettingsError, match="moved here"):
-            await one.parts.configured.catch_up()
+            await one.server.configured.catch_up()
         await documents.delete("ui")
         await documents.put("ui", first.body)  # under its own version
         with pytest.raises(SettingsError, match="put an older one back"):
-            await one.parts.configured.catch_up()
+            await one.server.configured.catch_up()
 
         assert await has_provider(one, "new")
         assert not await has_provider(one, "old")
@@ -558,7 +557,7 @@ async def test_a_run_that_is_not_stored_shows_its_text_so_far_at_another_node():
         asked = {"model": "up/a", "messages": [{"role": "user", "content": "?"}], "stream": True}
         stream = await one.client.post("/v1/chat/completions", asked)
         run_id = stream.headers["x-run-id"]
-        await until(lambda: _is("Half " == one.parts.engine.live()[0].text))
+        await until(lambda: _is("Half " == one.server.engine.live()[0].text))
         here, there = [await (await node.client.get(f"/api/runs/{run_id}")).json() for node in (one, two)]
         stream.leave()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast.server.sharing import shares
+from holdfast.server.features.sharing import shares
 from tests.acceptance.test_several_nodes import nodes
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Incomplete, Response

@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 
 from holdfast.errors import HoldfastError
-from holdfast.server.accounts.client_addresses import TrustedProxies
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.passwords import PasswordQueue
-from holdfast.server.accounts.people.people import People, WrongPassword
-from holdfast.server.accounts.people.sign_ins import MOST_SIGN_INS
-from holdfast.server.accounts.people.throttle import LONGEST_WAIT, SignInThrottle, TryLater, target_of
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.client_addresses import TrustedProxies
+from holdfast.server.features.accounts.people.passwords import PasswordQueue
+from holdfast.server.features.accounts.people.people import People, WrongPassword
+from holdfast.server.features.accounts.people.sign_ins import MOST_SIGN_INS
+from holdfast.server.features.accounts.people.throttle import LONGEST_WAIT, SignInThrottle, TryLater, target_of
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.native import Native

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.passwords import TooManySignIns
-from holdfast.server.accounts.people.people import People
-from holdfast.server.accounts.people.throttle import SignInThrottle, TryLater
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.passwords import TooManySignIns
+from holdfast.server.features.accounts.people.people import People
+from holdfast.server.features.accounts.people.throttle import SignInThrottle, TryLater
 from holdfast.store import Document
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement

@@ -1,5 +1,6 @@
 """Signs of life: of an upstream that works without a word, and of the server to a client that waits."""
 
+import json
 import time
 from typing import Any
 
@@ -89,16 +90,45 @@ async def test_a_heartbeat_is_an_event_of_the_dialect(tmp_path, path):
     assert len({*numbers}) == len(numbers) - (3 if path == "responses" else 0), "a heartbeat takes no number"
 
 
+BEGINNINGS = {"messages": "message_start", "responses": "response.created"}
+
+
 @requirement("wire.heartbeat", "wire.anthropic")
-async def test_a_message_begins_once_even_if_its_upstream_is_slow(tmp_path):
-    """Its first event waits for the upstream's count of the input, but not for longer than a heartbeat."""
+@pytest.mark.parametrize("path", BEGINNINGS)
+async def test_a_stream_begins_with_its_first_heartbeat_and_begins_once(tmp_path, path):
+    """While a model reads a long prompt there is no event of the upstream, and comments keep nobody waiting."""
     async with Upstream() as up, Server(tmp_path, [provider(up.base_url)], config="heartbeat = 0.1") as server:
         up.models["m"] = [Gate("answers"), Headers(), Role(), *END]
         async with server.client() as client:
-            response = await asked(client, "messages", stream=True)
-            kinds = []
+            response = await asked(client, path, stream=True)
+            kinds, text = [], ""
             async for frame in response.events(comments=False):
                 kinds.append(frame.event)
-                up.open("answers")
+                text += frame.data
+                if kinds.count(HEARTBEATS[path]) == 3:
+                    up.open("answers")
 
-    assert ("message_start", 1, "message_stop") == (kinds[0], kinds.count("message_start"), kinds[-1])
+    assert BEGINNINGS[path] == kinds[0]
+    assert 1 == kinds.count(BEGINNINGS[path])
+    assert kinds[-1] in ("message_stop", "response.completed")
+    assert "At last." in text
+
+
+@requirement("wire.heartbeat")
+@pytest.mark.parametrize("path", ["chat", "generate"])
+async def test_a_heartbeat_of_ollamas_api_is_a_piece_without_text(tmp_path, path):
+    """Its lines of JSON have no comments: a proxy cut a stream that was silent for a minute."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url)], config="heartbeat = 0.1") as server:
+        up.models["m"] = [Headers(), Role(), Delta("So far"), Gate("answers"), *END]
+        async with server.client() as client:
+            said = {"messages": MESSAGES} if path == "chat" else {"prompt": "Hi"}
+            response = await client.post(f"/api/{path}", {"model": "up/m", **said})
+            pieces = []
+            async for line in response.lines():
+                told = json.loads(line)
+                pieces.append(told["message"]["content"] if path == "chat" else told["response"])
+                if pieces.count("") == 3:
+                    up.open("answers")
+
+    assert ["So far", "", "", ""] == pieces[:4]
+    assert ("So farAt last.", True) == ("".join(pieces), told["done"])

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from holdfast import Completed, Engine, Finish, Limits, Settled, Stopped, Text, Usage
+from holdfast import Completed, Finish, Limits, Settled, Stopped, Text, Usage
+from holdfast.engine.core import Core
 from holdfast.events import RunStarted
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
@@ -169,7 +170,7 @@ async def test_a_stop_before_the_source_has_taken_its_first_step_still_settles(l
         steps.append("entered")
         yield "never"
 
-    async with Engine() as engine, asyncio.timeout(LONG):
+    async with Core() as engine, asyncio.timeout(LONG):
         run = await engine.start(source(), lifetime=lifetime)
         settlement = (await run.stop()).settlement
         events = [event async for _, event in run.read()]
@@ -394,7 +395,7 @@ async def test_fifty_stops_at_once_give_one_settlement(world):
 @requirement("stop.fifty-at-once")
 async def test_fifty_stops_at_once_from_fifty_causes_name_the_first():
     """Whoever came first is who stopped it; the others are told so."""
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         run = await engine.start(forever("a"), keep=True)
         causes = ["budget", *["user", "replaced", "disconnect", "shutdown"] * 13]
         stops = await asyncio.gather(*(run.stop(by=by) for by in causes))
@@ -423,7 +424,7 @@ async def test_a_stop_that_races_the_end_gives_one_ending_and_history_agrees():
         if finishes:
             yield Finish("stop")
 
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         store = engine.store
         for _ in range(2000):
             words, turns = chance.randint(0, 4), chance.randint(0, 16)
@@ -567,7 +568,7 @@ async def test_a_source_that_swallows_its_cancel_is_abandoned_after_the_grace_an
         finally:
             refused.set()
 
-    async with Engine(MemoryStore(), limits=Limits(grace=0.1)) as engine, asyncio.timeout(LONG):
+    async with Core(MemoryStore(), limits=Limits(grace=0.1)) as engine, asyncio.timeout(LONG):
         run = await engine.start(source(), keep=keep)
         while run.text != "before":  # noqa: ASYNC110 - a few turns of the loop
             await asyncio.sleep(0)
@@ -602,7 +603,7 @@ async def test_an_abandoned_source_frees_its_session_for_the_next_run():
         yield "quick"
 
     store = MemoryStore()
-    async with Engine(store, limits=Limits(grace=0.05)) as engine, asyncio.timeout(LONG):
+    async with Core(store, limits=Limits(grace=0.05)) as engine, asyncio.timeout(LONG):
         session = await store.create_session(Session(id="ses_1", owner=""))
         runs = []
         for source in (deaf(), quick()):

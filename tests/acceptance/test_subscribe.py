@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from holdfast.asgi import events, on_error
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import HoldfastError
 from holdfast.runs.run import Limits
 from holdfast.server.app import create_app
@@ -362,7 +362,7 @@ async def test_a_run_longer_than_its_log_offers_a_snapshot_and_goes_on_live_from
         await more.wait()
         yield "live"
 
-    engine = Engine(limits=Limits(log=20))
+    engine = Core(limits=Limits(log=20))
 
     async def read(request):
         return events(await engine.open(request.path_params["run_id"]), request)

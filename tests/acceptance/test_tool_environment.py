@@ -80,7 +80,7 @@ async def test_a_variable_that_is_named_and_not_set_is_told_at_the_start(up, tmp
 LOOKING = """
 import ctypes, os, subprocess, sys
 from holdfast.agents.processes import MARK, ProcessTable
-from holdfast.server.http.hardening import forbid_inspection
+from holdfast.server.kit.http.hardening import forbid_inspection
 
 if os.geteuid() == 0:  # who may look anywhere
     os.setgroups([])

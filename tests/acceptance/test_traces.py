@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.server.config.settings import McpSettings
-from holdfast.server.traces.traced_store import SLOW
+from holdfast.server.features.observe.traces.traced_store import SLOW
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.agents import serving
@@ -299,7 +299,7 @@ async def test_a_pipelined_request_is_not_in_the_trace_of_the_one_before(up, tmp
 @requirement("ops.traces")
 def test_opentelemetry_is_loaded_only_for_traces():
     """It comes with an extra, and takes its time to load."""
-    code = "import sys; from holdfast import create_app; create_app(); print('opentelemetry' in sys.modules)"
+    code = "import sys; from holdfast.server import create_app; create_app(); print('opentelemetry' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False\n" == shown.stdout

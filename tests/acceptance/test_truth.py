@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 from pydantic import TypeAdapter
 
-from holdfast import Engine, Failed, Text, events
+from holdfast import Failed, Text, events
+from holdfast.engine.core import Core
 from holdfast.history import alternating
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
@@ -497,7 +498,7 @@ async def test_a_source_that_raises_has_failed_and_its_words_stay_its_own(texts,
             yield Text(text)
         raise ZeroDivisionError(f"password is {UP_KEY}")
 
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(source())
         settlement = await run.settled()
 
@@ -525,7 +526,7 @@ async def test_a_source_that_says_it_failed_has_failed(finish, code):
         yield "partial"
         yield finish
 
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(source())
         settlement = await run.settled()
 

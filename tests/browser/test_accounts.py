@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from holdfast.server.accounts.factors.totp import STEP, totp_code
+from holdfast.server.features.accounts.factors.totp import STEP, totp_code
 from tests.browser.axe import beyond, findings, sideways
 from tests.browser.conftest import NewTab
 from tests.browser.tab import Tab
@@ -114,7 +114,7 @@ async def test_the_only_user_adds_accounts_and_keeps_the_chats(new_tab: NewTab, 
         await tab.sees_ending("completed", "Kept.")
         await tab.open("/settings")
         await tab.page.get_by_role("link", name="Add accounts").click()
-        await expect(tab.page.get_by_text("Everyone signs in, on this machine too.")).to_be_visible()
+        await expect(tab.page.get_by_text("Everyone has to sign in, on this computer too.")).to_be_visible()
         await expect(tab.page.get_by_label("Code")).to_have_count(0)
         await tab.page.get_by_label("Name", exact=True).fill("ada")
         await choose_password(tab, "short")
@@ -215,7 +215,7 @@ async def test_a_key_is_another_way_in(world: World, new_tab: NewTab):
     tab = await new_tab(url=world.server.url)
     await sees_sign_in(tab)
     await tab.press("Use a key instead")
-    await tab.page.get_by_label("Access key", exact=True).fill(made["key"])
+    await tab.page.get_by_label("API key", exact=True).fill(made["key"])
     await tab.page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
 
     await expect(tab.box).to_be_visible()
@@ -261,19 +261,19 @@ async def test_the_limits_of_a_key_are_set_by_its_owner_and_changed_by_an_admin(
     await tab.page.get_by_label("Name", exact=True).last.fill("cron")
     await tab.page.get_by_label("Models (blank for all)").fill("up/*")
     await tab.page.get_by_role("dialog").get_by_text("Limits", exact=True).click()
-    await tab.page.get_by_label("Tokens a day").fill("1500")
-    await tab.page.get_by_label("Tokens a day").press("Enter")
+    await tab.page.get_by_label("Tokens per day").fill("1500")
+    await tab.page.get_by_label("Tokens per day").press("Enter")
     await tab.press("Done")
     line = tab.page.locator("[data-key=cron]")
-    await expect(line).to_contain_text("models: up/* · Tokens a day: 1,500")
+    await expect(line).to_contain_text("models: up/* · Tokens per day: 1,500")
     await expect(line.get_by_role("button", name="Limits of cron")).to_have_count(0)
     admin = await signed_in(world.ada, "/admin/keys")
     await admin.press("Limits of cron")
-    await admin.page.get_by_label("Tokens a day").fill("")
-    await admin.page.get_by_label("Requests a minute").fill("7")
+    await admin.page.get_by_label("Tokens per day").fill("")
+    await admin.page.get_by_label("Requests per minute").fill("7")
     await admin.press("Save")
 
-    await expect(admin.page.locator("[data-key=cron]")).to_contain_text("Requests a minute: 7")
+    await expect(admin.page.locator("[data-key=cron]")).to_contain_text("Requests per minute: 7")
     async with browser(world.server, world.ada) as client:
         keys = (await Native(client).get("/api/admin/keys"))["keys"]
     assert [{"requests_per_minute": 7}] == [key["budget"] for key in keys if key["name"] == "cron"]

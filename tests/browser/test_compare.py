@@ -306,3 +306,19 @@ async def test_a_vote_stays_with_the_responses_that_it_was_on(new_tab, compare):
     await tab.open("/compare")
     line = tab.page.locator(f".earlier a[href='/compare/{kept['id']}'] .about > span").first
     await expect(line).to_have_text("up/echo:one won against same/echo:two")
+
+
+@requirement("ui.browser-compare")
+async def test_the_search_finds_comparisons_too(new_tab, compare):
+    """Whoever searches does not know any more whether it was a chat or a comparison."""
+    made = await compare.whole([ANSWERS], prompt="How deep is the Marianenzander?")
+    tab = await new_tab()
+    await tab.page.keyboard.press("Control+k")
+    await tab.page.keyboard.type("marianenzander deep")
+    found = tab.page.get_by_role("region", name="Comparisons")
+    await expect(found.get_by_role("link")).to_have_text(["How deep is the Marianenzander?"])
+    await tab.page.keyboard.press("ArrowDown")
+    await tab.page.keyboard.press("Enter")
+
+    await expect(pane(tab, 0)).to_have_attribute("data-outcome", "completed")
+    assert made["id"] == comparison_id(tab)

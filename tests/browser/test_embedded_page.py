@@ -1,10 +1,6 @@
 """The page of docs/embedding.md in a real browser: EventSource resumes after a reload, a cut and a kill -9."""
 
-import asyncio
 import shutil
-import signal
-import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +11,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.cable import Cable
 from tests.requirements import requirement
+from tests.support.uvicorn_app import UvicornApp
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -23,46 +20,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NUMBERS = [str(number) for number in range(1, 101)]
 
 
-class Program:
-    """The example under uvicorn, as its first line tells, always on the same port."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        command = [sys.executable, "-m", "uvicorn", "--log-level", "warning", "--port", str(self.port), "page_app:app"]
-        self._process = await asyncio.create_subprocess_exec(*command, cwd=self._folder)
-        async with asyncio.timeout(LONG):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    writer.close()
-                    return
-
-    async def kill(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def program(tmp_path: Path) -> AsyncIterator[Program]:
+async def program(tmp_path: Path) -> AsyncIterator[UvicornApp]:
     for name in ("page_app.py", "page.html"):
         shutil.copy(EXAMPLES / name, tmp_path)
-    program = Program(tmp_path)
-    await program.start()
-    yield program
-    await program.kill()
+    async with UvicornApp(tmp_path, "page_app") as program:
+        yield program
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def cable(program: Program) -> AsyncIterator[Cable]:
+async def cable(program: UvicornApp) -> AsyncIterator[Cable]:
     async with Cable(program.port) as cable:
         yield cable
 
@@ -130,7 +97,7 @@ async def test_a_connection_that_was_cut_is_made_again_and_no_word_is_missing_or
 
 
 @requirement("embed.page", "crash.resume")
-async def test_after_a_kill_9_the_page_has_every_word_it_showed_and_the_truth(page: Page, program: Program) -> None:
+async def test_after_a_kill_9_the_page_has_every_word_it_showed_and_the_truth(page: Page, program: UvicornApp) -> None:
     """The page is not touched: it comes back to the new process and is told that the story was interrupted."""
     await program.kill()
     before = await numbers(page)

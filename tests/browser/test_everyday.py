@@ -159,16 +159,16 @@ async def test_a_key_is_remembered_if_its_owner_wants_and_forgotten_by_signing_o
         await again.open("/settings")
         await expect(again.page.get_by_role("heading", name="Providers")).to_be_visible()
         await again.press("Sign out")
-        await expect(again.page.get_by_role("dialog", name="Enter your access key")).to_be_visible()
+        await expect(again.page.get_by_role("dialog", name="Enter your API key")).to_be_visible()
 
         assert KEY not in str(await again.page.context.storage_state())
 
 
 async def sign_in(tab: Tab) -> None:
     await tab.open()
-    dialog = tab.page.get_by_role("dialog", name="Enter your access key")
-    await expect(dialog.get_by_label("Access key", exact=True)).to_have_attribute("autocomplete", "current-password")
-    await dialog.get_by_label("Access key", exact=True).fill(KEY)
+    dialog = tab.page.get_by_role("dialog", name="Enter your API key")
+    await expect(dialog.get_by_label("API key", exact=True)).to_have_attribute("autocomplete", "current-password")
+    await dialog.get_by_label("API key", exact=True).fill(KEY)
     await dialog.get_by_label("Remember on this device").check()
     await dialog.get_by_role("button", name="Sign in").click()
     await expect(dialog).to_have_count(0)

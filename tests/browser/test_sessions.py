@@ -100,6 +100,25 @@ async def test_a_session_is_renamed_with_the_keyboard_alone(tab, api):
 
 
 @requirement("ui.browser-sessions")
+async def test_the_list_goes_on_when_it_is_scrolled_and_each_chat_is_one_tab_stop(new_tab, api):
+    """Nobody presses a button after every fifty chats, or Tab a hundred times to get past them."""
+    first = await api.new_session(title="The very first kelp")
+    for number in range(60):
+        await api.new_session(title=f"Kelp {number}")
+    tab = await new_tab()
+    await expect(line(tab, "Kelp 59")).to_be_visible()
+    await expect(line(tab, "The very first kelp")).to_have_count(0)
+    await line(tab, "Kelp 20").scroll_into_view_if_needed()
+    await tab.page.locator(".session").last.scroll_into_view_if_needed()
+    await expect(line(tab, "The very first kelp")).to_have_count(1)
+    await line(tab, "Kelp 59").get_by_role("link").focus()
+    await tab.page.keyboard.press("Tab")
+
+    await expect(line(tab, "Kelp 58").get_by_role("link")).to_be_focused()
+    assert await is_there(api, first)
+
+
+@requirement("ui.browser-sessions")
 async def test_a_pinned_session_stands_first_until_it_is_unpinned(tab, api):
     """Newer sessions do not push it down, and a reload does not forget it."""
     session, _ = await listed(tab, api, "Dulse", "Pepper dulse")

@@ -96,7 +96,9 @@ async def test_the_options_of_a_dialect_are_typed_checked_and_kept(new_tab, api)
     await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9")
     await options.fill("{keep_alive")
     await tab.press("Save")
-    await expect(dialog.get_by_role("alert")).to_have_text("Provider options (JSON): this is not a JSON object.")
+    await expect(dialog.get_by_role("alert")).to_have_text(
+        'Provider options (JSON) must be a JSON object, such as {"top_k": 40}.'
+    )
     await options.fill('{"keepalive": "5m"}')
     await tab.press("Save")
     await expect(dialog.get_by_role("alert")).to_contain_text("there is no option 'keepalive'")

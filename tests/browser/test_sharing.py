@@ -112,7 +112,7 @@ async def test_shared_chats_are_listed_in_the_settings(new_tab, up, api):
     tab = await new_tab("/settings")
     shared = tab.page.get_by_role("region", name="Shared chats")
     await expect(shared).to_contain_text("The plan")
-    await expect(shared).to_contain_text("with later messages")
+    await expect(shared).to_contain_text("with future messages")
     await shared.get_by_role("button", name="Revoke: The plan, By link").click()
     await expect(shared.get_by_text("The plan")).to_have_count(0)
 

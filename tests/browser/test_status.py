@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from holdfast.server.accounts.keys import SHORTEST
+from holdfast.server.features.accounts.keys import SHORTEST
 from tests.browser.axe import sideways
 from tests.requirements import requirement
 from tests.support.server import Server, provider
@@ -41,7 +41,7 @@ async def test_an_administrator_sees_runs_times_and_errors_as_they_come(new_tab,
         await expect(figure(tab, 1, "Runs failed")).to_have_text("1")
         await expect(figure(tab, 1, "First token")).to_contain_text("ms")
         await expect(tab.page.locator(".errors")).to_contain_text("upstream_auth")
-        await expect(tab.page.locator("[data-node='1']")).to_contain_text("answers this page")
+        await expect(tab.page.locator("[data-node='1']")).to_contain_text("serving this page")
         stream.close()
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WORD = "quokkafruit"
 """No other text has it, and the search index keeps it as one term."""
-NOTE = "This chat is not saved"
+NOTE = "Temporary chats aren't saved"
 PHONE = {"width": 360, "height": 740}
 
 STORAGE = """async () => JSON.stringify([

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import (
     Completed,
@@ -26,8 +26,8 @@ from holdfast.events import (
     Usage,
 )
 from holdfast.server.app import create_app
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, discovered
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.store.memory import MemoryStore
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.anthropic.decoder import MessageDecoder
@@ -307,7 +307,7 @@ async def test_input_that_grew_meanwhile_is_counted_at_the_end(up, provider):
 async def test_a_stopped_run_closes_its_upstream_and_knows_about_what_it_cost(up, provider):
     """The input as Anthropic counted it, the output estimated: its own count comes only at the end."""
     up.enqueue([Raw(start(input_tokens=2000) + text("12345678")), Hang()])
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(provider.answer, request()))
         async for _, seen in run.read():
             if isinstance(seen, Text):
@@ -422,7 +422,7 @@ async def test_nobody_there_is_unreachable(up, provider):
 async def test_a_run_settles_as_the_upstream_ended(up, provider, body, outcome, code):
     """The whole way from the socket to the settlement, with all of the text."""
     up.enqueue([Raw(body)])
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(provider.answer, request()))
         settlement = await run.settled()
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import AnswerLost, ProviderRefused
 from holdfast.events import Failed, Finish, Reasoning, Stopped, Text
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.upstreams import Attaching, ChatRequest, Provider
 from tests.requirements import requirement
 from tests.support import outlets
@@ -146,7 +146,7 @@ async def test_another_answer_under_the_name_is_lost_and_not_guessed_at(up, llam
 async def test_an_upstream_that_breaks_while_it_goes_on_has_broken(up, llama):
     """And what it said until then counts."""
     up.named = {NAME: ENDINGS["cut"]}
-    async with Engine() as engine:
+    async with Core() as engine:
         settlement = await (await engine.start(partial(llama.attach, NAME, text=TEXT[:2]))).settled()
 
     assert isinstance(settlement, Failed)
@@ -160,7 +160,7 @@ async def test_an_upstream_that_breaks_while_it_goes_on_has_broken(up, llama):
 async def test_stop_drops_the_answer_since_it_would_go_on_without_a_reader(up, llama, script):
     """In the middle, before the first word, and before there is an answer at all."""
     up.script = script
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(llama.answer, named()))
         asked = await up.next_request()
         settlement = (await run.stop()).settlement
@@ -184,7 +184,7 @@ async def test_an_answer_that_was_attached_to_can_be_dropped_as_well(up, llama):
 async def test_a_failure_drops_the_answer_too(up, llama):
     """The upstream may still write where only the connection has broken."""
     up.script = ENDINGS["cut"]
-    async with Engine() as engine:
+    async with Core() as engine:
         settlement = await (await engine.start(partial(llama.answer, named()))).settled()
 
     assert isinstance(settlement, Failed)
@@ -194,7 +194,7 @@ async def test_a_failure_drops_the_answer_too(up, llama):
 async def test_an_answer_that_had_not_begun_is_dropped_again_a_little_later(up, llama):
     """The word that it is not wanted may overtake the request on its way."""
     up.script = [Gate("never")]
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(llama.answer, named()))
         await up.next_request()
         await run.stop()

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import ProviderBroke, ProviderError, Unsupported
 from holdfast.events import Finish, Thought, ToolCall, Usage
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.bedrock.decoder import ConverseDecoder
 from holdfast.upstreams.bedrock.event_stream import EventStreamDecoder

@@ -8,9 +8,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from holdfast import Engine
 from holdfast.asgi.cursor import RunFrames
 from holdfast.asgi.event_stream import EventStream
+from holdfast.engine.core import Core
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Event, Text
 from holdfast.server.app import create_app
@@ -87,7 +87,7 @@ async def test_a_stream_whose_log_cannot_be_read_on_says_so_in_the_words_of_its_
         await ends.wait()
 
     begun = asyncio.Semaphore(0)
-    async with Engine(store) as elsewhere, Served(create_app(Settings(), store, NO_HOME), http=protocol()) as served:
+    async with Core(store) as elsewhere, Served(create_app(Settings(), store, NO_HOME), http=protocol()) as served:
         run = await elsewhere.start(source(), keep=True, owner="local", model="up/m")
         reading = [asyncio.create_task(read_to_its_end(served, wire, run.id, begun)) for wire in WIRES]
         async with asyncio.timeout(LONG):
@@ -126,7 +126,7 @@ async def test_a_stream_that_cannot_be_rendered_on_is_cut_off(server, caplog):
         return EventStream(RunFrames(run, render))
 
     app = Starlette(routes=[Route("/events", read)])
-    async with Engine() as engine, Served(app, lifespan="off", http=server) as served, served.client() as client:
+    async with Core() as engine, Served(app, lifespan="off", http=server) as served, served.client() as client:
         run = await engine.start(source())
         stream = await client.get("/events")
         first = await stream.next_event()

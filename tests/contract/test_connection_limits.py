@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from holdfast.server.http.connections import ConnectionLimits, OpenConnections, TooManyConnections, network_of
-from holdfast.server.http.http_protocol import HEAD_LIMIT, MOST_AHEAD, PACE
+from holdfast.server.kit.http.connections import ConnectionLimits, OpenConnections, TooManyConnections, network_of
+from holdfast.server.kit.http.http_protocol import HEAD_LIMIT, MOST_AHEAD, PACE
 from tests.requirements import requirement
 from tests.support.framing import Connected, cut
 from tests.support.waiting import LONG

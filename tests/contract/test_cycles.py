@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Limits
+from holdfast import Limits
+from holdfast.engine.core import Core
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -76,7 +77,7 @@ def held_by_nobody() -> Counter[str]:
     return Counter({kind: count for kind, count in kinds.items() if kind.startswith(OURS)})
 
 
-async def take_the_place_of_all(engine: Engine) -> None:
+async def take_the_place_of_all(engine: Core) -> None:
     """Make the engine forget the ended runs that it keeps: a newer one needs all of the memory for them."""
     batch = ["x"] * (Limits().recent // 4)
 
@@ -98,7 +99,7 @@ async def test_requests_leave_no_cycles(asking: Asking) -> None:
         async with Served(app, http=protocol()) as served, served.client() as client:
             for _ in range(REQUESTS):
                 await asking(client, up)
-            await take_the_place_of_all(app.state.parts.engine)
+            await take_the_place_of_all(app.state.server.engine)
 
     left = held_by_nobody()
 

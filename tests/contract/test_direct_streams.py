@@ -10,10 +10,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from holdfast import Engine
 from holdfast.asgi import events
 from holdfast.asgi.cursor import RunFrames
 from holdfast.asgi.event_stream import EventStream
+from holdfast.engine.core import Core
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -39,7 +39,7 @@ class Gated:
 
 @pytest.fixture
 async def engine():
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         yield engine
 
 
@@ -63,7 +63,7 @@ async def test_a_run_that_goes_on_in_another_process_is_followed(engine):
     """Its log is read from the store now and then: nobody here wakes a stream for it."""
     source = Gated("one ", "two")
     run = await engine.start(source(), keep=True)
-    async with Engine(engine.store) as other:
+    async with Core(engine.store) as other:
 
         async def read(request):
             return events(await other.open(run.id), request, heartbeat=3600)
@@ -108,7 +108,7 @@ async def test_a_chat_whose_client_reads_slowly_loses_no_word():
     async with Upstream([Headers(), Role(), *map(Delta, words), Finish(), Done()]) as up:
         described = ProviderSettings("up", base_url=up.base_url, models=("m",))
         app = create_app(Settings(providers=(described,)), MemoryStore(), NO_HOME)
-        engine = app.state.parts.engine
+        engine = app.state.server.engine
         engine.limits = msgspec.structs.replace(engine.limits, log=500)
         async with Served(app, http=protocol()) as served, served.client() as client:
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}

@@ -9,9 +9,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from holdfast import Completed, Engine, Failed, Settled, Stopped
+from holdfast import Completed, Failed, Settled, Stopped
 from holdfast.asgi import events
 from holdfast.asgi.cursor import AT_ONCE
+from holdfast.engine.core import Core
 from holdfast.events import ErrorInfo
 from holdfast.json_pieces import PIECE, in_pieces
 from holdfast.log.segment import segment_of
@@ -79,7 +80,7 @@ async def test_a_long_settlement_is_sent_in_pieces(keep):
     async def receive():
         await asyncio.Event().wait()
 
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         run = await engine.start(said(LONG), keep=keep)
         await run.settled()
         scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
@@ -93,7 +94,7 @@ async def test_a_long_settlement_is_sent_in_pieces(keep):
 @pytest.mark.parametrize("keep", [False, True], ids=["in memory", "stored"])
 async def test_a_reader_who_was_there_all_along_gets_a_long_settlement(keep):
     """It is not sent from within the call that settles the run, as a short one would be."""
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
 
         async def read(request):
             return events(run, request)

@@ -11,8 +11,8 @@ import pytest
 from holdfast.errors import ProviderBroke, ProviderUnreachable
 from holdfast.events import Finish
 from holdfast.http_client.errors import why_tls_ended
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.openai.provider import OpenAICompatible
 from tests.contract.test_provider import listen, until

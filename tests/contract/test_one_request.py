@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from holdfast.server.accounts.auth import ALLOWED_HEADERS
+from holdfast.server.features.accounts.auth import ALLOWED_HEADERS
 from tests.requirements import requirement
 from tests.support.framing import Connected, Request, cut, understood_by_h11
 from tests.support.long import count

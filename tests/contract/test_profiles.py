@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.events import Finish, Reasoning, Text, Usage
 from holdfast.log.reasoning import AnswerSplitter
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.openai.messages import messages_for
 from holdfast.upstreams.profiles import PROFILES, ProfileName

@@ -17,7 +17,7 @@ from urllib.parse import unquote_plus
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ProviderBroke, ProviderError, ProviderRefused, ProviderUnreachable
 from holdfast.events import Completed, Failed, Finish, Notice, Reasoning, Text, ToolCall, Truncated, Usage
 from holdfast.history import estimate_tokens
@@ -666,7 +666,7 @@ async def test_an_answer_that_is_too_long_is_a_failure_and_its_connection_is_clo
 async def test_a_run_settles_as_the_upstream_ended(up, provider, name, outcome, code):
     """The whole way from the socket to the settlement, with all of the text."""
     up.enqueue((ENDINGS | ODDITIES)[name])
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(provider.answer, request()))
         settlement = await run.settled()
 
@@ -679,7 +679,7 @@ async def test_a_run_settles_as_the_upstream_ended(up, provider, name, outcome, 
 async def test_a_stopped_run_closes_its_upstream_and_knows_about_what_it_cost(up, provider):
     """The upstream's work ends with the run, and the estimate stands for its count."""
     up.enqueue([Headers(), Role(), Delta("12345678"), Hang()])
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(provider.answer, request(content="x" * 40)))
         async for _, event in run.read():
             if isinstance(event, Text):

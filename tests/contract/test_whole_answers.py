@@ -7,11 +7,12 @@ import pytest
 
 from holdfast.access import ACCESS, ANYONE
 from holdfast.asgi.event_stream import EventStream
-from holdfast.server.accounts.auth import ANONYMOUS
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.server.errors import Json
-from holdfast.server.routing import Endpoint, Router
+from holdfast.server.features.accounts.auth import ANONYMOUS
+from holdfast.server.kit.feature import Endpoint
+from holdfast.server.kit.http.errors import Json
+from holdfast.server.kit.routing import CallChecks, Router
 from holdfast.store.memory import MemoryStore
 from tests.support.served import NO_HOME, Served, protocol
 from tests.support.waiting import LONG
@@ -147,7 +148,7 @@ class BrokenFrames:
 
 def open_to_all(*endpoints):
     """A router behind a gate that lets everyone in."""
-    router = Router(None, endpoints, other=None)
+    router = Router(endpoints, CallChecks(None, None, None, limits_bytes=False), other=None)
 
     async def app(scope, receive, send):
         scope[ACCESS] = ANONYMOUS
@@ -156,13 +157,13 @@ def open_to_all(*endpoints):
     return app
 
 
-async def broken_stream(parts, request):
+async def broken_stream(request):
     return EventStream(BrokenFrames())
 
 
 async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
     """An end that looks like any other would make half an answer a whole one."""
-    app = open_to_all(Endpoint("GET", "/broken", broken_stream, who=ANYONE))
+    app = open_to_all(Endpoint("GET", "/broken", who=ANYONE).with_handler(broken_stream))
     async with Served(app, http=protocol(), lifespan="off") as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         writer.write(asking("/broken") + asking("/broken"))
@@ -173,7 +174,7 @@ async def test_a_bug_in_the_middle_of_a_stream_cuts_it_off():
     assert sent.endswith(b"9\r\ndata: 1\n\n\r\n")
 
 
-async def named(parts, request):
+async def named(request):
     return Json(request.path_params)
 
 
@@ -238,7 +239,7 @@ ROUTES = [
 
 async def routed(method, path):
     """The status, the head and the body of a request to a router."""
-    app = open_to_all(*(Endpoint(*each, named, who=ANYONE) for each in ROUTES))
+    app = open_to_all(*(Endpoint(*each, who=ANYONE).with_handler(named) for each in ROUTES))
     async with Served(app, http=protocol(), lifespan="off") as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
         writer.write(asking(path, "connection: close", method=method))

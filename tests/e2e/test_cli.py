@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import termios
+import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -814,7 +815,7 @@ async def test_a_key_works_until_it_is_revoked_and_the_lack_of_one_is_explained(
         listed = await shell("key", "ls", *data)
         assert 401 == await _status(server, None, until=401)
         without = await shell("chat", stdin="hello\n")
-        with_it = await shell("run", "hello", "-m", "scripted/echo", HOLDFAST_API_KEY=key)
+        with_it = await shell("run", "hello", "-m", "scripted/echo", HOLDFAST_CLIENT_KEY=key)
         other = (await shell("key", "new", "other", *data)).code
         revoked = await shell("key", "revoke", "laptop", *data)
 
@@ -827,7 +828,7 @@ async def test_a_key_works_until_it_is_revoked_and_the_lack_of_one_is_explained(
     )
     assert key not in listed.out
     assert (1, "") == (without.code, without.out)
-    assert "HOLDFAST_API_KEY" in without.err
+    assert "HOLDFAST_CLIENT_KEY" in without.err
     assert Ended(0, "hello\n", "") == with_it
     assert Ended(0, "Revoked laptop.\n", "") == revoked
 
@@ -849,7 +850,7 @@ async def test_a_port_that_is_taken_is_one_clear_line(alone):
 
     assert (1, "") == (shown.code, shown.out)
     assert re.fullmatch(
-        rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\. \(holdfast explain \w+\)\n", shown.err
+        rf"Error: Cannot listen on 127\.0\.0\.1:{port}: .*--port\. \(holdfast explain port_in_use\)\n", shown.err
     )
 
 
@@ -914,14 +915,15 @@ async def test_config_says_where_each_value_comes_from_and_shows_no_secret(alone
         "config", "show", "--sources", "--host", "::1", HOLDFAST_API_KEY="s3cret-too", HOLDFAST_DRAIN="4"
     )
 
-    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in shown.out.splitlines()}
+    lines = shown.out.splitlines()
     assert 0 == shown.code
-    assert ["::1", "flag"] == rows["host"]
-    assert ["4.0", "environment"] == rows["drain"]
-    assert ["2.0", str(file)] == rows["grace"]
-    assert ["120.0", "default"] == rows["idle_limit"]
-    assert ["example.com", str(file)] == rows["webhooks"]
-    assert ["(set)", "environment"] == rows["api_key"]
+    assert 'host = "::1"  # flag' in lines
+    assert "drain = 4.0  # environment" in lines
+    assert f"grace = 2.0  # {file}" in lines
+    assert "idle_limit = 120.0  # default" in lines
+    assert f"[[webhooks]]  # {file}" in lines
+    assert '# url = "(hidden) example.com"' in lines
+    assert '# api_key = "(hidden)"  # environment' in lines
     assert "s3cret" not in shown.out + shown.err
 
 
@@ -936,10 +938,11 @@ async def test_config_shows_agents_servers_of_tools_and_prices_without_their_sec
     )
     shown = await alone("config", "show")
 
-    rows = dict(line.split("\t") for line in shown.out.splitlines())
-    assert "helper (up/m files mcp:t mcp:h)" == rows["agents"]
-    assert "t (serve-tickets), h (example.com)" == rows["mcp"]
-    assert "up/m = 0.5 in, 2 out" == rows["prices"]
+    lines, values = shown.out.splitlines(), tomllib.loads(shown.out)
+    assert [("helper", ["files", "mcp:t", "mcp:h"])] == [(each["name"], each["tools"]) for each in values["agents"]]
+    assert "serve-tickets" == values["mcp"][0]["command"]
+    assert '# url = "(hidden) example.com"' in lines
+    assert (0.5, 2) == (values["prices"]["up/m"]["input"], values["prices"]["up/m"]["output"])
     assert "s3cret" not in shown.out + shown.err
 
 
@@ -990,8 +993,9 @@ async def test_what_was_set_while_the_server_ran_is_shown_and_looked_after(alone
     assert (1, True) == (readable.code, "other users can read" in readable.out)
     assert "set in the browser: mine" in private.out
     assert "provider mine: http://127.0.0.1:9/v1 could not be reached" in private.out
-    assert "default_model\tmine/m\tui\n" in shown.out
-    assert "mine (openai)" in shown.out
+    assert "fix it in the page, under Settings, Providers" in " ".join(private.out.split())
+    assert 'default_model = "mine/m"  # ui\n' in shown.out
+    assert "# Provider mine (openai): set in the browser\n" in shown.out
     assert "sk-canary-saved" not in readable.out + private.out + shown.out
 
 

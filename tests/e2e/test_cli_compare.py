@@ -79,7 +79,7 @@ def questions(count):
 async def test_a_set_is_asked_and_reported(shell):
     """The table of a script: one line for each model, and a page, and every answer."""
     file = write_set(shell, questions(5))
-    command = ["compare", "--set", file, "-m", "up/a", "-m", "up/b", "--report", "r.html", "--answers", "a.jsonl"]
+    command = ["compare", "--set", file, "-m", "up/a", "-m", "up/b", "--report", "r.html", "--responses", "a.jsonl"]
     told = await shell(*command)
 
     assert 0 == told.code, told.err

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.doctor.interpreter import built, check_interpreter
 from holdfast.cli.doctor.machine import check_platform, check_proxy
 from holdfast.server.config.settings import Settings
 from holdfast.server.config.sign_in_settings import ProxySettings
@@ -147,3 +148,40 @@ def test_doctor_names_what_a_system_cannot_do(platform, states):
 def test_doctor_tells_of_a_proxy_that_is_not_trusted(settings, states):
     """Its clients share one address, and wrong passwords are not counted for each of them."""
     assert states == [check.state for check in check_proxy(settings)]
+
+
+OFFICIAL = (
+    "'--enable-loadable-sqlite-extensions' '--enable-optimizations' '--enable-shared' '--with-lto' '--with-ensurepip'"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "prefix", "build", "state"),
+    [
+        (OFFICIAL, "/usr/local", "with PGO and LTO", "ok"),
+        ("'--enable-optimizations'", "/opt/python", "with PGO, without LTO", "note"),
+        (
+            "'--prefix=/home/ann/.pyenv/versions/3.11.7' '--enable-shared'",
+            "/home/ann/.pyenv",
+            "without PGO and LTO",
+            "note",
+        ),
+        ("'--enable-shared' '--prefix=/usr'", "/usr", "", "ok"),  # Debian's: it has both, and does not say so
+        (None, "C:\\Python", "", "ok"),
+    ],
+)
+def test_a_slow_build_of_python_is_told_with_what_it_costs(options, prefix, build, state):
+    """pyenv builds Python without optimisation by default, which costs more than most settings could save."""
+    assert build == built(options, prefix)
+    (check,) = check_interpreter(build)
+
+    assert state == check.state
+    assert check.what.endswith(build)
+    assert ("3 to 12%" in check.advice) == (state == "note")
+
+
+async def test_the_doctor_names_the_build_of_its_own_python(alone):
+    """With the version alone nobody can tell why one machine is slower than another."""
+    checked = await alone("doctor")
+
+    assert re.search(r"^(ok|note) +Python 3\.\d+\.\d+", checked.out, re.M)

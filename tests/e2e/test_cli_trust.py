@@ -30,6 +30,7 @@ from tests.support.waiting import LONG
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SERVER_KEY = "hf-canary-server-key-0123456789"
+CLIENT_KEY = "hf-canary-client-key-0123456789"
 PROVIDER_KEY = "sk-canary-provider-key-0123456789"
 SOMEONE_ELSE = 54321
 """The uid of a user that this machine does not have."""
@@ -65,7 +66,12 @@ async def canary(port: int = 0) -> AsyncGenerator[tuple[Canary, int]]:
 def shell(tmp_path):
     """A shell on a machine without a server. Its user has two keys in the environment."""
     nobody = f"http://127.0.0.1:{free_port()}/v1"
-    keys = {"HOLDFAST_API_KEY": SERVER_KEY, "OPENAI_API_KEY": PROVIDER_KEY, "OPENAI_BASE_URL": nobody}
+    keys = {
+        "HOLDFAST_API_KEY": SERVER_KEY,
+        "HOLDFAST_CLIENT_KEY": CLIENT_KEY,
+        "OPENAI_API_KEY": PROVIDER_KEY,
+        "OPENAI_BASE_URL": nobody,
+    }
     return Shell(tmp_path, {**keys, "HOLDFAST_RETRY_PATIENCE": "0.1"})
 
 
@@ -126,8 +132,8 @@ async def test_every_command_reads_the_users_own_file_and_the_one_that_is_named(
     by_variable = await shell("config", "show", HOLDFAST_CONFIG=str(named))
     relative = await shell("config", "show", HOLDFAST_CONFIG="named.toml")
 
-    assert "grace\t11.0\t" in by_default.out
-    assert "grace\t22.0\n" in by_flag.out
+    assert "grace = 11.0  # " in by_default.out
+    assert "grace = 22.0\n" in by_flag.out
     assert by_flag.out == by_variable.out
     assert str(tmp_path / "beside") in by_flag.out
     assert (1, "") == (relative.code, relative.out)
@@ -221,7 +227,7 @@ async def test_a_relative_base_folder_is_no_folder(shell):
     shown = await shell("config", "show", XDG_CONFIG_HOME=".", XDG_DATA_HOME=".")
 
     assert 0 == shown.code
-    assert "grace\t1.0\n" in shown.out
+    assert "grace = 1.0\n" in shown.out
     assert str(shell.home / ".local" / "share" / "holdfast") in shown.out
 
 
@@ -232,7 +238,7 @@ async def test_the_group_of_ones_own_may_write(shell, tmp_path):
     file.parent.chmod(0o775)
     shown = await shell("config", "show")
 
-    assert "grace\t33.0\n" in shown.out
+    assert "grace = 33.0\n" in shown.out
 
 
 # the key
@@ -250,7 +256,7 @@ async def test_whoever_listens_on_the_port_is_sent_neither_the_key_nor_the_quest
     assert f"http://127.0.0.1:{port}" in shown.out + shown.err
     assert stranger.heard.startswith(b"GET /health ")
     assert 1 == stranger.heard.count(b" HTTP/1.1\r\n")
-    for secret in (SERVER_KEY, PROVIDER_KEY, "question"):
+    for secret in (SERVER_KEY, CLIENT_KEY, PROVIDER_KEY, "question"):
         assert secret.encode() not in stranger.heard
     assert b"authorization" not in stranger.heard.lower()
 
@@ -265,7 +271,7 @@ async def test_an_address_that_is_named_gets_the_key_and_no_other_does(shell):
         redirected = await shell("models", "--url", f"http://127.0.0.1:{port}")
 
     assert (0, 0, 1) == (by_flag.code, by_variable.code, redirected.code)
-    assert 2 == heard.count(SERVER_KEY.encode())
+    assert (2, 0) == (heard.count(CLIENT_KEY.encode()), heard.count(SERVER_KEY.encode()))
     assert "redirect" in redirected.err
     assert b"" == elsewhere.heard
 

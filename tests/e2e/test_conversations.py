@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from openai.types.conversations import Conversation, ConversationItem
 from pydantic import TypeAdapter
 
-from holdfast.server.accounts.made_keys import new_key
+from holdfast.server.features.accounts.made_keys import new_key
 from holdfast.store.sqlite.beside import SqliteBeside
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement

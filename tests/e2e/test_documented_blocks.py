@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from holdfast.server.config.settings import load
 from holdfast.server.sources.agent_factory import servers_of
+from tests.support.programs import JQ
 from tests.support.server import ROOT, Server, clean_environment, provider
 from tests.support.upstream import Upstream
 from tests.support.waiting import LONG
@@ -69,18 +70,17 @@ def of(*languages: str) -> list[Block]:
 
 
 NOT_RUN = {
-    "docs/audit.md-3": "its head is an example; tests/acceptance/test_audit.py does the same",
-    "docs/privacy.md-1": "it needs an account; tests/acceptance/test_people_data.py does the same",
-    "docs/sharing.md-1": "it needs a session and its key; tests/acceptance/test_sharing.py does the same",
     "docs/agents.md-5": "it needs a run that waits; tests/acceptance/test_approvals.py has one",
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
+    "docs/audit.md-3": "its head is an example; tests/acceptance/test_audit.py does the same",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
     "docs/cluster.md-6": "it needs the folders of a PostgreSQL server; tests/faults/test_point_in_time.py does it",
+    "docs/cluster.md-7": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
+    "docs/embedding-deploy.md-1": "it needs your app; tests/e2e/test_embedding_frameworks.py does the same",
     "docs/embedding.md-1": "it changes the environment of the tests",
     "docs/performance.md-1": "it takes minutes",
-    "docs/postgres.md-1": "it needs a PostgreSQL server; tests/e2e/test_postgres_server.py starts one",
-    "docs/postgres.md-2": "it needs a PostgreSQL server; tests/unit/test_copy.py starts one",
+    "docs/privacy.md-1": "it needs an account; tests/acceptance/test_people_data.py does the same",
     "docs/extending/upstream.md-2": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/extending/upstream.md-3": "it belongs to a package of yours; tests/unit/test_kinds.py has one",
     "docs/releases.md-1": "it takes half a minute; tests/e2e/test_release.py does the same",
@@ -94,7 +94,8 @@ NOT_RUN = {
     "docs/service.md-5": "it needs a certificate; tests/e2e/test_tls_server.py does the same",
     "docs/service.md-7": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
     "docs/service.md-8": "it needs the folders of the service; tests/e2e/test_cli_operators.py does the same",
-    "docs/settings.md-3": "it needs an account with Groq",
+    "docs/settings.md-4": "it needs an account with Groq",
+    "docs/sharing.md-1": "it needs a session and its key; tests/acceptance/test_sharing.py does the same",
     "docs/testing.md-3": "it takes minutes",
     "docs/testing.md-4": "it takes minutes; tests/faults/test_simulation.py runs some of it",
     "docs/traces.md-1": "it needs Docker",
@@ -268,6 +269,8 @@ async def typed(world: World, script: str, env: dict[str, str]) -> None:
 async def test_every_block_of_shell_runs_as_it_is_pasted(world, block):
     """With the port of the server under test in place of 8787, and with what the page's earlier blocks have set."""
     before = [each.code for each in of("sh") if each.document == block.document and each.number < block.number]
+    if "| jq " in block.code:
+        JQ.find_or_skip()
     variables = "\n".join(re.findall(r"^[A-Z]+=[^\s$(]+$", "\n".join(before), re.M))
 
     await typed(world, f"{variables}\n{block.code}", alone(block, world))

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from holdfast.history import Session
-from holdfast.server.accounts.made_keys import new_key
+from holdfast.server.features.accounts.made_keys import new_key
 from holdfast.store import RunRecord
 from holdfast.store.opening import open_store
 from holdfast.store.postgres import schema

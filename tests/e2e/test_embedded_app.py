@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,19 +15,26 @@ from starlette.routing import Mount
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from holdfast import ProviderSettings, Settings, create_app
+from holdfast.server import ProviderSettings, Settings, create_app
 from tests.requirements import requirement
+from tests.support.native import Native
 from tests.support.served import Served
-from tests.support.waiting import LONG
+from tests.support.uvicorn_app import UvicornApp
+from tests.support.waiting import LONG, SOON
 
 SCRIPTED = ProviderSettings("scripted", dialect="scripted")
 KEY = "k" * 40
 KEYED = Settings(providers=(SCRIPTED,), api_key=KEY)
 
+WHOLE = """
+from holdfast.server import ProviderSettings, Settings, create_app
+
+app = create_app(Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), drain=0.0))
+"""
 STARTS_AND_LISTS_MODELS = """
 import asyncio, json, sys
 
-from holdfast import create_app
+from holdfast.server import create_app
 
 seen = []
 sys.addaudithook(lambda event, args: seen.append((event, args)))
@@ -194,3 +203,23 @@ async def test_a_websocket_in_another_server_is_declined_and_says_why():
     body = json.loads(declined.value.response.body)
 
     assert (426, "websocket_unavailable") == (declined.value.response.status_code, body["error"]["code"])
+
+
+@requirement("embed.shutdown")
+async def test_the_whole_server_in_another_asgi_server_ends_its_streams_at_a_signal(tmp_path):
+    """uvicorn tells an app of the end only when its responses are complete. Our own server settles the runs first."""
+    (tmp_path / "whole.py").write_text(WHOLE)
+    async with UvicornApp(tmp_path, "whole") as program, program.client() as client:
+        api = Native(client)
+        reader = await api.events(await api.start(await api.new_session(), "Hello", "scripted/lorem:100000:100"))
+        await reader.next_event()
+        began = time.monotonic()
+        program.send(signal.SIGINT)
+        frames = await reader.all_events()
+        logged = await program.ended()
+        seconds = time.monotonic() - began
+
+    settlement = frames[-1].json()["settlement"]
+    assert ("stopped", "shutdown") == (settlement["outcome"], settlement["by"])
+    assert seconds < SOON
+    assert "" == logged

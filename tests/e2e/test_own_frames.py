@@ -7,10 +7,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from holdfast import Engine, HoldfastError, Limits, Settled, SourceFailed, Text
+from holdfast import HoldfastError, Limits, Settled, SourceFailed, Text
 from holdfast.asgi import events, on_error
+from holdfast.engine.core import Core
 from holdfast.events import Notice, RunStarted, Snapshot
-from holdfast.server.http.http_protocol import Protocol
+from holdfast.server.kit.http.http_protocol import Protocol
 from tests.requirements import requirement
 from tests.support.served import Served, protocol
 
@@ -31,7 +32,7 @@ class World:
     """An app with one run, whose frames are written by `frame`."""
 
     def __init__(self, frame, **limits):
-        self.engine = Engine(limits=Limits(**limits))
+        self.engine = Core(limits=Limits(**limits))
         self.frame = frame
 
         async def read(request):

@@ -190,7 +190,7 @@ def test_without_the_driver_the_error_names_what_to_install(tmp_path):
         check=False,
     )
 
-    assert "pip install 'holdfast[postgres]'" in served.stderr
+    assert "holdfast[postgres]'" in served.stderr
     assert "Traceback" not in served.stderr
 
 

@@ -29,6 +29,9 @@ build-backend = "hatchling.build"
 [project]
 name = "holdfast"
 version = "1.2.0"
+
+[project.urls]
+Source = "https://code.example/holdfast"
 """
 
 
@@ -100,6 +103,7 @@ def test_a_tagged_commit_is_a_release_and_one_without_a_tag_a_trial(checkout):
         ),
         ("CHANGELOG.md", "## [1.2.0]", "## [1.3.0]", "", "the first section of CHANGELOG.md is 1.3.0"),
         ("CHANGELOG.md", "- 2026-11-17", "- Unreleased", "v1.2.0", "CHANGELOG.md calls 1.2.0 'Unreleased'"),
+        ("pyproject.toml", "Source", "Nothing", "v1.2.0", "pyproject.toml names no `Source` in [project.urls]"),
         ("CHANGELOG.md", "News", "Other news", "v1.3.0", "The commit has the tag v1.3.0, but its version is 1.2.0"),
     ],
 )

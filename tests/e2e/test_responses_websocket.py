@@ -13,8 +13,8 @@ from openai.types.responses import ResponsesServerEvent
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from holdfast.server.accounts.made_keys import new_key
-from holdfast.server.dialects.responses.websocket import MOST_LANES, MOST_UNANSWERED
+from holdfast.server.features.accounts.made_keys import new_key
+from holdfast.server.features.responses.websocket import MOST_LANES, MOST_UNANSWERED
 from holdfast.store.sqlite.beside import SqliteBeside
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.accounts.made_keys import new_key
+from holdfast.server.features.accounts.made_keys import new_key
 from tests.e2e.test_cli import Shell
 from tests.e2e.test_nodes import listed, until
 from tests.requirements import requirement

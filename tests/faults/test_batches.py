@@ -8,6 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from holdfast.access import Budget
+from holdfast.errors import StoreUnavailable
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
@@ -41,6 +43,34 @@ async def test_a_batch_waits_for_a_store_that_is_away_and_counts_each_answer_onc
     assert ("finished", 40, 0) == (ended["status"], ended["progress"]["done"], ended["progress"]["failed"])
     assert 40 == len({(cell["model"], cell["number"]) for cell in cells})
     assert {1} == set(asked_of(up).values())
+
+
+class AwayAtStarts(MemoryStore):
+    """It is away when it is asked for the fourth and the fifth time how much an owner has stored."""
+
+    asked = 0
+
+    async def stored_bytes(self, owner: str) -> int:
+        self.asked += 1
+        if self.asked in (4, 5):
+            raise StoreUnavailable("away")
+        return await super().stored_bytes(owner)
+
+
+@requirement("batch.once", "crash.store-away")
+async def test_a_batch_whose_budget_cannot_be_read_waits_for_the_store():
+    """Its work ended at the first such start: the batch went on in name only, until the next start of the server."""
+    store = AwayAtStarts()
+    async with Upstream(answer("42")) as up:
+        described = ProviderSettings(name="up", base_url=up.base_url, models=("a",))
+        settings = Settings(providers=(described,), budget=Budget(bytes_stored=10**9))
+        async with Served(create_app(settings, store, NO_HOME)) as served, served.client() as client:
+            world = World(up, client)
+            ended = await world.settled(await world.create(8, ["up/a"], concurrency=2))
+
+    assert ("finished", 8, 0) == (ended["status"], ended["progress"]["done"], ended["progress"]["failed"])
+    assert {1} == set(asked_of(up).values())
+    assert store.asked > 8
 
 
 @requirement("batch.stop")

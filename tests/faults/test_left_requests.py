@@ -9,12 +9,12 @@ from holdfast.access import Budget
 from holdfast.asgi.client import CONNECTION
 from holdfast.errors import SessionBusy, StoreUnavailable
 from holdfast.pricing import NO_PRICES
-from holdfast.server.accounts.keys import Keys
-from holdfast.server.accounts.owners import Owners
-from holdfast.server.accounts.people.callers import Callers
 from holdfast.server.app import create_app
-from holdfast.server.budgets.spending import Spending
 from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.server.features.accounts.keys import Keys
+from holdfast.server.features.accounts.owners import Owners
+from holdfast.server.features.accounts.people.callers import Callers
+from holdfast.server.features.budgets.spending import Spending
 from holdfast.store import Charge, Payer
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -30,11 +30,17 @@ class Gone:
 
     is_lost, takes_more = True, False
 
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+
     def watch_loss(self, wake):
         return lambda: None
 
     def abort(self):
         pass
+
+    def whole_body(self, receive):
+        return None
 
     def reply(self, *asked):
         return False
@@ -50,7 +56,7 @@ async def test_a_request_whose_client_has_left_takes_no_place():
     app = create_app(Settings(providers=(provider,), budget=Budget(runs_at_once=1)), MemoryStore(), NO_HOME)
     async with app.router.lifespan_context(app):
         left = await _ask(app, Gone())
-        await app.state.parts.budgets.spending.flush()
+        await app.state.server.running.spending.flush()
         status = await _ask(app)
 
     assert left is None
@@ -78,7 +84,7 @@ async def test_a_start_that_waits_for_its_budget_is_answered_when_the_server_end
     async with app.router.lifespan_context(app):
         asked = asyncio.create_task(_ask(app, path="/v1/chat/completions", body=CHAT))
         await store.asked.wait()
-        await app.state.parts.end(0.0)
+        await app.state.server.end(0.0)
         status = await asyncio.wait_for(asked, SOON)
 
     assert status == 503
@@ -169,16 +175,16 @@ async def test_a_run_that_starts_after_its_client_has_left_still_takes_its_place
     settings = Settings(providers=(ProviderSettings("scripted", dialect="scripted"),), **LIMITS[limit])
     app = create_app(settings, store, NO_HOME)
     async with app.router.lifespan_context(app):
-        parts = app.state.parts
+        server = app.state.server
         asking = asyncio.create_task(_ask(app, path="/v1/responses", body=body))
         await asyncio.wait_for(store.asked.wait(), SOON)
         asking.cancel()
         await asyncio.wait({asking})
         store.go_on.set()
         async with asyncio.timeout(SOON):
-            while not parts.engine.live():  # noqa: ASYNC110 - each turn of the loop brings the start on
+            while not server.engine.live():  # noqa: ASYNC110 - each turn of the loop brings the start on
                 await asyncio.sleep(0)
-        [run] = parts.engine.live()
+        [run] = server.engine.live()
         status = await _ask(app, path="/v1/chat/completions", body=CHAT)
         await run.stop()
 

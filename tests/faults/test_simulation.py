@@ -12,7 +12,7 @@ from operator import attrgetter
 import pytest
 from blockbuster import BlockBuster
 
-from holdfast.engine.engine import EngineClasses
+from holdfast.engine.core import EngineClasses
 from holdfast.runs.watchdog import Watchdog
 from tests.simulation.__main__ import BrokenDesign, first_caught, keep_the_heap, schedules
 from tests.simulation.bad_designs import BANK

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast.server.config.settings import Settings
-from holdfast.server.http.uvicorn_server import HALF_OPEN, listen
+from holdfast.server.kit.http.uvicorn_server import HALF_OPEN, listen
 from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 from starlette.types import Message as AsgiMessage
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
@@ -97,16 +97,16 @@ async def test_a_feed_tells_the_last_words_before_the_message_that_they_are_part
         yield "last"
 
     app = create_app(Settings(), store, NO_HOME)
-    parts = app.state.parts
-    async with parts.engine:
+    server = app.state.server
+    async with server.engine:
         session = await store.create_session(Session(id=new_id("ses"), owner="local"))
         record = RunRecord(id=new_id("run"), owner="local", session_id=session.id, message_id=new_id("msg"))
-        run = await parts.engine.submit(record, [Message(id="msg_1", role="user", content="hi")], source=source())
+        run = await server.engine.submit(record, [Message(id="msg_1", role="user", content="hi")], source=source())
         tab = Tab(app, f"/api/sessions/{session.id}/events")
         live = await tab.read(until="first ")
 
         store.become_slow()
-        parts.engine.touch(session.id, session.owner)
+        server.engine.touch(session.id, session.owner)
         await store.asked.wait()
         said.set()
         await run.settled()
@@ -185,7 +185,7 @@ LEASE = 0.2
 """Shorter than the store is away: an engine must not take its own runs for those of a dead one when it is back."""
 
 
-async def _start(engine: Engine, words: Words, session_id: str, input: str = "hi") -> Run:
+async def _start(engine: Core, words: Words, session_id: str, input: str = "hi") -> Run:
     record = RunRecord(id=new_id("run"), session_id=session_id, message_id=new_id("msg"))
     return await engine.submit(record, [Message(id=new_id("msg"), role="user", content=input)], source=words())
 
@@ -196,7 +196,7 @@ async def test_a_run_goes_on_while_the_store_is_away_and_settles_late_and_once(h
     """Losing the database for a while is no reason to lose an answer; nor is a lost confirmation to write it twice."""
     memory, words = MemoryStore(), Words()
     store = Flaky(memory)
-    async with Engine(store, lease=LEASE) as engine:
+    async with Core(store, lease=LEASE) as engine:
         await memory.create_session(Session(id="ses_1", owner=""))
         run = await _start(engine, words, "ses_1")
         reader = run.read()
@@ -228,7 +228,7 @@ async def test_a_stop_closes_the_source_although_the_store_is_away():
     """Stopping must not wait for a disk: what costs money ends now, and is written down when that is possible."""
     memory, words = MemoryStore(), Words()
     store = Flaky(memory)
-    async with Engine(store, lease=LEASE) as engine:
+    async with Core(store, lease=LEASE) as engine:
         await memory.create_session(Session(id="ses_1", owner=""))
         run = await _start(engine, words, "ses_1")
         words.say("half")
@@ -255,7 +255,7 @@ async def test_a_start_that_the_store_did_not_confirm_leaves_nothing_that_blocks
     """The caller was told that it failed: so it has failed, whatever the store had done by then."""
     memory = MemoryStore()
     store = Flaky(memory)
-    async with Engine(store, lease=LEASE) as engine:
+    async with Core(store, lease=LEASE) as engine:
         await memory.create_session(Session(id="ses_1", owner=""))
 
         store.away = how
@@ -274,7 +274,7 @@ async def test_a_start_that_the_store_did_not_confirm_leaves_nothing_that_blocks
     assert ["ok"] == [message.content for message in await memory.messages("ses_1") if message.role == "assistant"]
 
 
-async def _start_when_free(engine: Engine, words: Words) -> Run:
+async def _start_when_free(engine: Core, words: Words) -> Run:
     """Queue behind a run that is about to be given up."""
     record = RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
     message = Message(id=new_id("msg"), role="user", content="again")

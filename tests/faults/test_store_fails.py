@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from holdfast import Completed, Engine, Failed, Limits
+from holdfast import Completed, Failed, Limits
+from holdfast.engine.core import Core
 from holdfast.events import AnySettlement
 from holdfast.history import Message, Session
 from holdfast.ids import new_id
@@ -72,8 +73,8 @@ def store() -> FaultyStore:
 
 
 @pytest.fixture
-async def engine(store: FaultyStore) -> AsyncIterator[Engine]:
-    async with Engine(store, limits=Limits(grace=0.05), lease=0.3) as engine:
+async def engine(store: FaultyStore) -> AsyncIterator[Core]:
+    async with Core(store, limits=Limits(grace=0.05), lease=0.3) as engine:
         yield engine
 
 
@@ -97,7 +98,7 @@ async def ended(run: Run) -> AnySettlement:
         return await run.settled()
 
 
-async def until_fails(engine: Engine, *names: str) -> None:
+async def until_fails(engine: Core, *names: str) -> None:
     async with asyncio.timeout(LONG):
         while set(engine.failing) != set(names):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -206,7 +207,7 @@ async def test_a_queued_run_that_the_store_has_started_with_an_error_goes_on(eng
 @requirement("crash.store-fails")
 async def test_an_engine_closes_although_its_lease_cannot_be_released(store, caplog):
     """The lease ends by itself, and whatever closes after the engine must still be closed."""
-    engine = await Engine(store).__aenter__()
+    engine = await Core(store).__aenter__()
     store.faults = {"release"}
     await engine.close()
 
@@ -221,7 +222,7 @@ async def test_ready_tells_of_a_store_that_cannot_save(store):
     async with Served(app) as served, served.client() as client:
         begun = asyncio.Event()
         begun.set()
-        run = await app.state.parts.engine.start(two_words(store, begun, {"append"}), keep=True)
+        run = await app.state.server.engine.start(two_words(store, begun, {"append"}), keep=True)
         assert isinstance(await ended(run), Failed)
         async with asyncio.timeout(LONG):
             while (answer := await client.get("/ready")).status == 200:

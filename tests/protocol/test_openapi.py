@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from holdfast.server.app import ENDPOINTS, create_app
+from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
-from holdfast.server.web import is_of_the_page
+from holdfast.server.features.page.web import is_of_the_page
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.long import count
 from tests.support.native import Native
+from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
@@ -149,7 +150,7 @@ async def test_the_description_names_every_route_and_no_other(api):
     paths = (await api.get("/openapi.json"))["paths"]
 
     described = {(method.upper(), path) for path, operations in paths.items() for method in operations}
-    routed = [endpoint for endpoint in app.state.router.endpoints if not is_of_the_page(endpoint.path)]
+    routed = [endpoint for endpoint in app.state.server.router.endpoints if not is_of_the_page(endpoint.path)]
     assert described == {(endpoint.method, endpoint.path.replace(":path}", "}")) for endpoint in routed}
     assert len(routed) == len(described)
     assert {("POST", "/v1/chat/completions"), ("GET", "/openapi.json")} <= described

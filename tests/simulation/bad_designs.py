@@ -16,7 +16,7 @@ from msgspec import json
 from msgspec.structs import asdict, replace
 
 from holdfast.concurrency.tasks import OwnedTasks
-from holdfast.engine.engine import Engine, EngineClasses
+from holdfast.engine.core import Core, EngineClasses
 from holdfast.errors import HoldfastError, SessionBusy, StoreUnavailable
 from holdfast.events import (
     AnySettlement,
@@ -202,7 +202,7 @@ _PLACES = {part.default: part.name for part in fields(EngineClasses)}
 
 def _place(mistake: type) -> str:
     base = mistake.__mro__[1]
-    return {Engine: "engine", Medium: "store", Writing: "transactions"}.get(base) or _PLACES[base]
+    return {Core: "engine", Medium: "store", Writing: "transactions"}.get(base) or _PLACES[base]
 
 
 def seeing(steps: Querying[T], query: str, change: Callable[[list[Row]], list[Any]]) -> Querying[T]:
@@ -307,7 +307,7 @@ class _LeavesStopsToTheCaller(Keeper):
             super().take(pump)
 
 
-def pump_of(engine: Engine, run_id: str) -> Pump | None:
+def pump_of(engine: Core, run_id: str) -> Pump | None:
     live = next((run.live for run in engine.live() if run.id == run_id), None)
     assert live is None or isinstance(live, Pump)
     return live
@@ -320,7 +320,7 @@ def pump_of(engine: Engine, run_id: str) -> Pump | None:
     keeper=_LeavesStopsToTheCaller,
     expects="it was never settled",
 )
-class _CallerSettles(Engine):
+class _CallerSettles(Core):
     async def stop_run(self, run: Run, by: Any) -> bool:
         is_first = await super().stop_run(run, by)
         pump = pump_of(self, run.id)
@@ -578,7 +578,7 @@ class _FinishBeforeItsWords(Pump):
 )
 class _EndNotedAfterTheClose(Pump):
     def end(self, cause: StopIntent | HoldfastError) -> bool:
-        if not self.log.sealed and self.is_reading:
+        if not self.log.sealed and self.task is not None and not self.task.done():
             self.intake = Intake()
         return super().end(cause)
 
@@ -703,7 +703,7 @@ class _ForgetsKeys(Writing):
     "a stale tab",
     expects=r"it is called stopped, and nobody \(user\) asked for it",
 )
-class _StopsBySession(Engine):
+class _StopsBySession(Core):
     async def stop_run(self, run: Run, by: Any) -> bool:
         for other in await self.of_session(run.record.session_id) if run.record.session_id else ():
             if (pump := pump_of(self, other.id)) is not None:
@@ -1093,7 +1093,7 @@ class _CreationUnheard(SessionQueue):
     expects="the end of .*, whose client left took",
     stage=_client_leaves_early,
 )
-class _ForgetsWhoLeft(Engine):
+class _ForgetsWhoLeft(Core):
     def stop_unheld(self, run: Run) -> None:
         pass
 

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from holdfast.engine.engine import Engine, EngineClasses
+from holdfast.engine.core import Core, EngineClasses
 from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
 from holdfast.events import AnySettlement, Event, Settled
 from holdfast.history import Message, Session
@@ -43,7 +43,7 @@ class Design:
     """What a simulation tries: the engine and the store as they are, or with a mistake in them."""
 
     name: str = "holdfast"
-    engine: Callable[..., Engine] = Engine
+    engine: Callable[..., Core] = Core
     store: type[Medium] = Medium
     transactions: type[Writing] = Writing
     classes: EngineClasses = field(default_factory=EngineClasses)
@@ -381,7 +381,7 @@ class World:
         server.cut_off()
 
     async def request(
-        self, work: Callable[[Engine], Coroutine[Any, Any, Any]], cut: Cut | None = None, server: Server | None = None
+        self, work: Callable[[Core], Coroutine[Any, Any, Any]], cut: Cut | None = None, server: Server | None = None
     ) -> Reply:
         """Do work in a server, as the task of a request does, and wait for its end or that of the connection."""
         server = server or await self.server()
@@ -458,7 +458,7 @@ class World:
         self.history.runs[run.id] = run
         return run
 
-    async def _submit(self, facts: RunFacts, engine: Engine) -> None:
+    async def _submit(self, facts: RunFacts, engine: Core) -> None:
         plan = facts.send.plan
         if plan.if_busy == "interrupt" and facts.session_id:
             self.ask_session(facts.session_id, "replaced", facts.id)
@@ -563,7 +563,7 @@ class World:
         gone = not run.kept or run.session_id in self.history.deleted
         return gone and isinstance(error, (RunNotFound, ResumeGap))
 
-    async def _watch(self, view: ViewFacts, most: int, pace: float, engine: Engine) -> str:
+    async def _watch(self, view: ViewFacts, most: int, pace: float, engine: Core) -> str:
         run = await engine.open(view.run_id)
         reader = run.read(after=view.cursor)
         try:
@@ -591,7 +591,7 @@ class World:
         for press in presses:
             await press
 
-    async def _stop(self, facts: RunFacts, plan: StopPlan, engine: Engine) -> None:
+    async def _stop(self, facts: RunFacts, plan: StopPlan, engine: Core) -> None:
         here = facts.run is not None and facts.run.engine is engine
         run = facts.run if plan.how == "run" and here else await engine.open(facts.id)
         assert run is not None
@@ -633,7 +633,7 @@ class World:
         await asyncio.sleep(at)
         session_id = f"ses_{session}"
 
-        async def work(engine: Engine) -> None:
+        async def work(engine: Core) -> None:
             self.ask_session(session_id, "user")
             meant = [run.id for run in peek(self.medium.list_runs(session_id=session_id))]
             await self._timed(f"stop of {session_id}", engine.stop_session(session_id, by="user"))
@@ -650,7 +650,7 @@ class World:
             await self.request(partial(self._watch_feed, feed))
             await asyncio.sleep(0.5)
 
-    async def _watch_feed(self, feed: FeedFacts, engine: Engine) -> None:
+    async def _watch_feed(self, feed: FeedFacts, engine: Core) -> None:
         changed = asyncio.Event()
         unwatch = engine.watch_session(feed.session_id, changed.set)
         assert engine.store is not None
@@ -688,7 +688,7 @@ class World:
         await asyncio.sleep(at)
         session_id = f"ses_{session}"
 
-        async def work(engine: Engine) -> None:
+        async def work(engine: Core) -> None:
             self.ask_session(session_id, "user")
             self.history.deleted[session_id] = self.loop.steps
             await engine.delete_session(session_id)

@@ -8,8 +8,8 @@ import h11
 import uvicorn
 from uvicorn.server import ServerState
 
-from holdfast.server.http.connections import ConnectionLimits
-from holdfast.server.http.http_protocol import Protocol
+from holdfast.server.kit.http.connections import ConnectionLimits
+from holdfast.server.kit.http.http_protocol import Protocol
 from tests.support.served import protocol
 
 

@@ -179,6 +179,17 @@ class Response:
     async def all_events(self, *, comments: bool = False) -> list[Frame]:
         return [frame async for frame in self.events(comments=comments)]
 
+    async def lines(self) -> AsyncGenerator[str]:
+        """Lines as they come, to the end of the answer."""
+        await self.head()
+        read, going_on = 0, True
+        while going_on:
+            going_on = await self._more()
+            *whole, _ = self.raw_bytes[read:].split(b"\n")
+            for line in whole:
+                read += len(line) + 1
+                yield line.decode()
+
     @property
     def unfinished(self) -> str:
         """What came after the last whole frame."""

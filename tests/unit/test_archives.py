@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.server.accounts.data.bringing_in import BadArchive, BroughtIn, Importing
+from holdfast.server.features.data.bringing_in import BadArchive, BroughtIn, Importing
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 

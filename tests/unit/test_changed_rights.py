@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from holdfast.access import Access
 from holdfast.errors import StoreUnavailable
-from holdfast.server.accounts.people.accounts import Account
-from holdfast.server.accounts.people.callers import Callers
-from holdfast.server.accounts.people.changes import KEPT, LOOK_BACK
-from holdfast.server.accounts.people.people import LastAdmin, People
-from holdfast.server.sharing.shares import MOST_SHARES, Share, Shares, TooManyShares
+from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.server.features.accounts.people.callers import Callers
+from holdfast.server.features.accounts.people.changes import KEPT, LOOK_BACK
+from holdfast.server.features.accounts.people.people import LastAdmin, People
+from holdfast.server.features.sharing.shares import MOST_SHARES, Share, Shares, TooManyShares
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 

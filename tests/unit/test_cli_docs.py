@@ -1,4 +1,4 @@
-"""docs/cli.md names every command and every option that there is, and no command that there is not."""
+"""docs/cli.md names every command that there is, and none that there is not."""
 
 import re
 import subprocess
@@ -28,22 +28,24 @@ def commands(command: click.Command, name: str = "holdfast") -> Iterator[tuple[s
 COMMANDS = dict(commands(main))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_is_documented(name):
-    """What is not documented does not exist for most people."""
+def test_every_command_is_documented():
+    """What is not documented does not exist for most people. The options are in docs/reference/commands.md."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    options = [option for param in COMMANDS[name].params if isinstance(param, click.Option) for option in (param.opts)]
 
-    assert f"{name}" in text
-    assert [] == [option for option in options if f"`{option}" not in text and f" {option}`" not in text]
+    assert len(COMMANDS) > 40
+    assert [] == [name for name in COMMANDS if f"`{name}" not in text]
 
 
 def test_every_documented_command_exists():
     """A command that was renamed must not live on in the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    named = set(re.findall(r"^## `(holdfast \w+)`$|^\| `(holdfast \w+ \w+)", text, re.MULTILINE))
+    named = set(re.findall(r"`(holdfast [a-z]+(?: [a-z-]+)?)", text))
 
-    assert {"".join(pair) for pair in named} <= set(COMMANDS)
+    assert len(named) > 40
+    groups = {name for name, command in COMMANDS.items() if isinstance(command, click.Group)}
+    assert set() == {
+        name for name in named - COMMANDS.keys() if name.rpartition(" ")[0] not in COMMANDS.keys() - groups
+    }
 
 
 def test_help_says_of_each_command_what_the_command_says_of_itself():

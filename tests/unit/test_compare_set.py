@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from holdfast.cli import main
 from holdfast.cli.evals.html_report import report_page
 from holdfast.cli.evals.prompt_set import read_set
-from holdfast.evals.model import BatchPrompt, BatchReport, Cell, agrees, as_csv, last_number, quantile, wilson
+from holdfast.evals.model import BatchPrompt, BatchReport, Cell, agrees, last_number, quantile, wilson
+from holdfast.wires.csv_rows import as_csv
 
 
 def written(folder, text, name="prompts.jsonl"):
@@ -57,7 +58,7 @@ WRONG = [
     ["compare", "Hello", "-m", "up/a", "--report", "r.html"],
     ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--concurrency", "33"],
     ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--report", "nowhere/r.html"],
-    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--answers", "nowhere/a.jsonl"],
+    ["compare", "--set", "prompts.jsonl", "-m", "up/a", "--responses", "nowhere/a.jsonl"],
 ]
 
 

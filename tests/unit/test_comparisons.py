@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from holdfast.compare import wire as wire
+from holdfast.compare import wire
 from holdfast.compare.model import (
     MOST_PANES,
     AlreadyDecided,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.config.discovery import listening, load_and_look
 from holdfast.server.config.settings import discovered
+from holdfast.server.live.discovery import listening, load_and_look
 from tests.support.waiting import SOON
 
 PATIENT = 10.0  # seconds for a server that does answer, on a machine that is busy

@@ -1,6 +1,8 @@
 """The engine as another program uses it: a run by the program's own key, its outcome as a word, who stopped it."""
 
 import asyncio
+import signal
+import time
 from typing import get_args
 
 import msgspec
@@ -10,7 +12,8 @@ from starlette.requests import Request
 from holdfast import Completed, Engine, Failed, Interrupted, Limits, Outcome, Stopped, Truncated
 from holdfast.asgi import events
 from holdfast.asgi.event_stream import EventStream
-from holdfast.errors import RunLimitReached
+from holdfast.engine.core import Core
+from holdfast.errors import RunLimitReached, RunNotFound
 from holdfast.events import ErrorInfo, encode_settlement
 from holdfast.history import Session
 from holdfast.store import Idempotency, RunRecord
@@ -55,6 +58,199 @@ class Source:
 
     async def aclose(self):
         self.closed += 1
+
+
+# what is no source
+
+
+async def tale(subject="a fox"):
+    yield f"Once there was {subject}."
+
+
+async def pushed(out):
+    out.emit(["Once."])
+
+
+async def forgets_the_outlet():
+    raise AssertionError("nobody calls this")
+
+
+def plain():
+    yield "Once."
+
+
+class Callable:
+    async def __call__(self, out):
+        out.emit(["Once."])
+
+
+@requirement("embed.refused")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ["a", "b"], "not a list"),
+        (lambda: "a", "not a str"),
+        (lambda: None, "not a NoneType"),
+        (lambda: iter("a"), "not a str_.*iterator"),
+        (lambda: tale, r"tale was not called: pass tale\(…\)"),
+        (lambda: forgets_the_outlet(), r"forgets_the_outlet\(\) is a coroutine: let forgets_the_outlet yield text"),
+        (lambda: forgets_the_outlet, "forgets_the_outlet does not take an Outlet"),
+        (lambda: plain(), r"plain\(\) is a plain generator: write `async def plain`"),
+        (lambda: plain, "plain is a plain generator function"),
+        (lambda: Callable, "Callable is a class"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_is_no_source_is_refused_at_the_call(make, said):
+    """A run that fails later, with a traceback out of the engine, hides the mistake from whoever made it."""
+    async with Engine() as engine:
+        with pytest.raises(TypeError, match=rf"^start\(\) needs an async generator.*{said}"):
+            await engine.start(make())
+        none = await engine.list()
+
+    assert [] == none
+
+
+@requirement("embed.refused")
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: tale(),
+        lambda: Source("Once.", ends=True),
+        lambda: pushed,
+        lambda: Callable(),
+        lambda: lambda o: pushed(o),
+    ],
+    ids=["generator", "iterator", "push source", "object", "lambda"],
+)
+async def test_what_is_a_source_is_taken(source):
+    """The check must not refuse what a run can read."""
+    async with Engine() as engine:
+        settlement = await (await engine.start(source())).settled()
+
+    assert ("completed", "Once") == (settlement.outcome, settlement.text[:4])
+
+
+@requirement("embed.refused")
+async def test_other_mistakes_of_a_start_are_refused_at_the_call():
+    """A misspelt lifetime would be a run that nobody stops; an owner that is None would be everyone's."""
+    async with Engine() as engine:
+        with pytest.raises(ValueError, match="lifetime is 'detached' or 'attached', not 'atached'"):
+            await engine.start(tale(), lifetime="atached")
+        with pytest.raises(ValueError, match="keep=True needs a store"):
+            await engine.start(tale(), keep=True)
+        for call in (engine.start(tale(), owner=None), engine.open("run_x", owner=None), engine.list(owner=7)):
+            with pytest.raises(TypeError, match="owner must be a string"):
+                await call
+        with pytest.raises(RuntimeError, match="this engine has no store"):
+            _ = engine.store
+
+
+# the life of an engine
+
+
+@requirement("embed.refused")
+async def test_an_engine_that_is_not_running_says_how_to_start_it():
+    """An app whose author forgot the lifespan must not keep runs that no end settles."""
+    engine = Engine()
+    with pytest.raises(RuntimeError, match=r"async with engine.*lifespan=engine\.lifespan"):
+        await engine.start(tale())
+    async with engine:
+        with pytest.raises(RuntimeError, match="started already"):
+            await engine.__aenter__()
+    with pytest.raises(RuntimeError, match="not running"):
+        await engine.open("run_x")
+
+
+@requirement("embed.kept")
+async def test_an_engine_opens_what_its_url_names_and_keeps_each_run(tmp_path):
+    """Nobody has to remember a flag at each start. The same engine is started again by the next test of an app."""
+    engine = Engine(f"sqlite:{tmp_path}")
+    async with engine:
+        kept = await engine.start(tale(), owner="ann")
+        unkept = await engine.start(tale(), owner="ann", keep=False)
+        await asyncio.gather(kept.settled(), unkept.settled())
+    async with engine:
+        again = await engine.open(kept.id, owner="ann")
+        with pytest.raises(RunNotFound):
+            await engine.open(unkept.id, owner="ann")
+        deleted = await engine.store.delete_runs(time.time() + 1)
+        rest = await engine.list(owner="ann")
+
+    assert ("Once there was a fox.", 1, []) == (again.text, deleted, rest)
+
+
+@requirement("embed.kept")
+async def test_a_store_that_cannot_be_opened_leaves_an_engine_that_can_be_started(tmp_path):
+    """The folder was not there yet: the next try must not find half of an engine."""
+    (tmp_path / "data").write_text("not a folder, and not a database")
+    engine = Engine(f"sqlite:{tmp_path / 'data'}")
+    with pytest.raises(Exception, match="data"):
+        await engine.__aenter__()
+    (tmp_path / "data").unlink()
+    async with engine:
+        run = await engine.start(tale())
+
+    assert run.kept
+
+
+@requirement("embed.shutdown")
+async def test_a_lifespan_leaves_the_signal_handlers_as_it_found_them():
+    """They belong to the server. In a thread, where tests of an app may run it, there are none to hear."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    engine = Engine()
+    async with engine.lifespan(None):
+        heard = signal.getsignal(signal.SIGINT)
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    async def in_a_thread():
+        async with engine.lifespan(None):
+            return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    assert heard not in before
+    assert before == after == await asyncio.to_thread(asyncio.run, in_a_thread())
+
+
+# owners
+
+
+@requirement("embed.owner")
+async def test_what_belongs_to_another_is_not_found(keep):
+    """Also if nobody is named: then only runs that belong to nobody are found."""
+    async with Engine(MemoryStore()) as engine:
+        anns = await engine.start(Source("a"), owner="ann", keep=keep)
+        nobodys = await engine.start(Source("b"), keep=keep)
+        for call in (engine.open, engine.stop):
+            for run, owner in ((anns, "bob"), (anns, ""), (nobodys, "ann")):
+                with pytest.raises(RunNotFound):
+                    await call(run.id, owner=owner)
+        mine = await engine.open(anns.id, owner="ann")
+        status = mine.status
+        stopped = await engine.stop(anns.id, owner="ann")
+
+    assert (anns.id, "running", True) == (mine.id, status, stopped.by_this_call)
+
+
+@requirement("embed.owner")
+@pytest.mark.parametrize("store", [MemoryStore, lambda: None], ids=["stored", "in memory"])
+async def test_an_owner_lists_the_own_runs_page_by_page(store):
+    """The newest first, those that go on and those that have ended, and none of anybody else."""
+    async with Engine(store()) as engine:
+        runs = []
+        for number in range(5):
+            runs.append(await engine.start(Source("a", ends=number % 2 == 0), owner="ann"))
+            await engine.start(Source("b"), owner="bob")
+        await asyncio.gather(*(run.settled() for run in runs[::2]))
+        pages, before = [], None
+        while page := await engine.list(owner="ann", before=before, limit=2):
+            pages.append(page)
+            before = page[-1].id
+        nobodys = await engine.list()
+
+    listed = [run.id for page in pages for run in page]
+    assert [2, 2, 1] == [len(page) for page in pages]
+    assert {run.id for run in runs} == set(listed)
+    assert [] == nobodys
 
 
 # the outcome
@@ -102,7 +298,7 @@ async def test_a_stop_that_comes_after_the_end_has_not_stopped_the_run(keep):
 @requirement("stop.by-this-call")
 async def test_one_stop_of_a_queued_run_is_told_that_it_stopped_it():
     """A run that never started is ended in another way: the answer must be the same."""
-    async with Engine(MemoryStore(), sources=lambda run: Source("a")) as engine:
+    async with Core(MemoryStore(), sources=lambda run: Source("a")) as engine:
         await engine.store.create_session(Session(id="ses_1", owner=""))
         records = [RunRecord(id=f"run_{n}", session_id="ses_1", message_id=f"msg_{n}") for n in (1, 2)]
         first, second = [await engine.submit(record, if_busy="queue") for record in records]
@@ -163,7 +359,7 @@ async def test_a_stored_run_and_one_in_memory_share_their_keys():
     """Whether a run is stored is no part of its name."""
     async with Engine(MemoryStore()) as engine:
         stored = await engine.start(Source("a"), key="one", keep=True)
-        in_memory = await engine.start(Source("a"), key="two")
+        in_memory = await engine.start(Source("a"), key="two", keep=False)
         again = [await engine.start(Source(), key="one"), await engine.start(Source(), key="two", keep=True)]
 
     assert [stored.id, in_memory.id] == [run.id for run in again]
@@ -224,7 +420,7 @@ async def test_a_stored_run_is_found_by_its_key_in_the_next_process(tmp_path):
 @requirement("start.own-key")
 async def test_an_idempotency_key_of_a_request_is_another_key():
     """A client that can choose its header must not reach a run that a program named."""
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         await engine.start(Source("a"), key="17", owner="ann", keep=True)
         sent = Idempotency("ann", "17", "digest")
         other = await engine.submit(RunRecord(id="run_x", owner="ann"), source=Source("b"), idempotency=sent)

@@ -12,7 +12,6 @@ import pytest
 
 from holdfast import (
     Completed,
-    Engine,
     Failed,
     Finish,
     Interrupted,
@@ -29,6 +28,7 @@ from holdfast import (
     Usage,
 )
 from holdfast.asks import ProgramAsk
+from holdfast.engine.core import Core
 from holdfast.errors import AnswerLost, RunLimitReached, RunNotFound, ShuttingDown
 from holdfast.events import ErrorInfo, RunStarted, Snapshot, Thought, ToolDelta, ToolResult
 from holdfast.ids import new_id
@@ -47,7 +47,7 @@ SURROGATE = "\ud83c"  # half an emoji
 @pytest.fixture
 async def engine():
     """Short limits, so that what waits for them does not wait long."""
-    async with Engine(MemoryStore(), limits=Limits(grace=0.05)) as engine:
+    async with Core(MemoryStore(), limits=Limits(grace=0.05)) as engine:
         yield engine
 
 
@@ -315,7 +315,7 @@ async def test_a_lone_surrogate_ends_up_as_a_question_mark_and_hurts_nobody(tmp_
             yield item
 
     store = await asyncio.to_thread(SqliteStore, str(tmp_path / "test.db"))
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         run = await engine.start(raising(), keep=True)
         settlement = await ended(run)
         events = [event async for _, event in run.read()]
@@ -463,7 +463,7 @@ def test_a_source_that_wants_to_end_the_process_ends_only_its_run(error, keep):
         raise error("exits")
 
     async def main():
-        async with Engine(MemoryStore(), limits=Limits(grace=0.05)) as engine:
+        async with Core(MemoryStore(), limits=Limits(grace=0.05)) as engine:
             other = await engine.start(forever("b"), keep=keep)
             seen.append(await ended(await engine.start(exits(), keep=keep)))
             seen.append((await (await engine.start(Closable(closing=exits_in_close), keep=keep)).stop()).settlement)
@@ -681,7 +681,7 @@ async def test_a_source_that_had_finished_before_the_stop_is_completed(engine, k
 
 async def test_a_silent_source_has_failed_after_the_idle_limit(keep):
     """A run that nothing comes from must not run for ever; what came before is kept."""
-    async with Engine(MemoryStore(), limits=Limits(idle=0.05)) as engine:
+    async with Core(MemoryStore(), limits=Limits(idle=0.05)) as engine:
         settlement = await ended(await engine.start(forever("a"), keep=keep))
 
         assert (Failed, "a", "upstream_stalled", 504) == (
@@ -694,7 +694,7 @@ async def test_a_silent_source_has_failed_after_the_idle_limit(keep):
 
 async def test_a_source_that_is_silent_from_the_start_has_failed_after_the_idle_limit():
     """Before the first word the limit holds too."""
-    async with Engine(limits=Limits(idle=0.05)) as engine:
+    async with Core(limits=Limits(idle=0.05)) as engine:
         settlement = await ended(await engine.start(forever()))
 
         assert ("", "upstream_stalled") == (settlement.text, settlement.error.code)
@@ -709,7 +709,7 @@ def test_each_event_moves_the_idle_limit():
             await asyncio.sleep(0.02)
 
     async def world():
-        async with Engine(limits=Limits(idle=0.1)) as engine:
+        async with Core(limits=Limits(idle=0.1)) as engine:
             settlement = await ended(await engine.start(slow()))
 
             assert (Completed, "a" * 15) == (type(settlement), settlement.text)
@@ -728,7 +728,7 @@ async def test_a_source_that_goes_on_talking_has_failed_at_the_deadline(keep):
             yield "a"
             await asyncio.sleep(0.005)
 
-    async with Engine(MemoryStore(), limits=Limits(idle=30.0, deadline=0.15)) as engine:
+    async with Core(MemoryStore(), limits=Limits(idle=30.0, deadline=0.15)) as engine:
         run = await engine.start(talkative(), keep=keep)
         settlement = await ended(run)
 
@@ -755,7 +755,7 @@ async def test_one_run_may_have_less_time_than_the_others(engine, keep):
 
 async def test_without_limits_a_run_has_no_timer():
     """None means none: a run for days must not meet a default."""
-    async with Engine(limits=Limits(idle=None, deadline=None)) as engine:
+    async with Core(limits=Limits(idle=None, deadline=None)) as engine:
         timers = len(asyncio.get_running_loop()._scheduled)
         run = await engine.start(forever("a"))
         await spoken(run, "a")
@@ -766,7 +766,7 @@ async def test_without_limits_a_run_has_no_timer():
 
 async def test_more_runs_than_the_limit_are_refused_until_one_has_ended(keep):
     """A refused start has no run, costs no place and says when to try again."""
-    async with Engine(MemoryStore(), limits=Limits(runs=2)) as engine:
+    async with Core(MemoryStore(), limits=Limits(runs=2)) as engine:
         first, _ = [await engine.start(forever(), keep=keep) for _ in range(2)]
         for _ in range(5):
             refused = forever()
@@ -782,7 +782,7 @@ async def test_more_runs_than_the_limit_are_refused_until_one_has_ended(keep):
 
 async def test_one_owner_at_its_limit_leaves_room_for_the_others(keep):
     """A limit for each owner is what keeps one of them from taking it all."""
-    async with Engine(MemoryStore(), limits=Limits(runs=3, runs_per_owner=1)) as engine:
+    async with Core(MemoryStore(), limits=Limits(runs=3, runs_per_owner=1)) as engine:
         await engine.start(forever(), keep=keep, owner="ann")
         refused = forever()
         with pytest.raises(RunLimitReached):
@@ -799,7 +799,7 @@ async def test_places_are_given_back_however_a_run_ends(keep):
         raise Boom
         yield
 
-    async with Engine(MemoryStore(), limits=Limits(runs=1, grace=0.02, idle=0.02)) as engine:
+    async with Core(MemoryStore(), limits=Limits(runs=1, grace=0.02, idle=0.02)) as engine:
         for make in (lambda: source("a"), raises, forever, lambda: source(42), lambda: 42, lambda: Closable()):
             await ended(await engine.start(make(), keep=keep))
         for make in (forever, Closable, lambda: Closable(closing=hang), lambda: Closable(closing=boom)):
@@ -810,7 +810,7 @@ async def test_places_are_given_back_however_a_run_ends(keep):
 
 async def test_nothing_starts_in_an_engine_that_is_closing(keep):
     """Otherwise a run could start after the last one was waited for."""
-    engine = Engine(MemoryStore())
+    engine = Core(MemoryStore())
     async with engine:
         run = await engine.start(forever("a"), keep=keep)
         await spoken(run, "a")
@@ -828,12 +828,12 @@ async def test_an_unknown_run_cannot_be_opened(engine):
     with pytest.raises(RunNotFound):
         await engine.open("run_unknown")
     with pytest.raises(RunNotFound):
-        await Engine().open("run_unknown")
+        await Core().open("run_unknown")
 
 
 async def test_short_runs_that_have_ended_do_not_pile_up():
     """A run of two events takes the memory of many: a limit of events alone would let hundreds of thousands stay."""
-    async with Engine(limits=Limits(recent=200)) as engine:
+    async with Core(limits=Limits(recent=200)) as engine:
         runs = [await engine.start(source("x")) for _ in range(10)]
         for run in runs:
             await ended(run)
@@ -845,7 +845,7 @@ async def test_short_runs_that_have_ended_do_not_pile_up():
 
 async def test_what_an_ended_run_was_asked_counts_too():
     """One long prompt takes the place of many short runs."""
-    async with Engine(limits=Limits(recent=1000)) as engine:
+    async with Core(limits=Limits(recent=1000)) as engine:
         before = await engine.start(source("x"))
         await ended(before)
         asked = RunRecord(id=new_id("run"), ask=ProgramAsk(data="x" * 200_000))
@@ -871,7 +871,7 @@ async def test_what_an_ended_run_was_asked_counts_too():
 )
 async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
     """A model may think, call and answer a second time far more than it says, and every word of that is kept."""
-    async with Engine(limits=Limits(recent=1000)) as engine:
+    async with Core(limits=Limits(recent=1000)) as engine:
         before = await engine.start(source("x"))
         await ended(before)
         await ended(await engine.start(source(more, "y")))
@@ -882,7 +882,7 @@ async def test_what_an_ended_run_has_said_besides_its_text_counts_too(more):
 
 async def test_what_cannot_be_weighed_is_remembered_all_the_same():
     """A request that somebody else's code has made may hold anything; nobody has looked at it before."""
-    async with Engine() as engine:
+    async with Core() as engine:
         asked = RunRecord(id=new_id("run"), ask=ProgramAsk(data=object()))
         run = await engine.submit(asked, source=source("x"), keep=False)
         await ended(run)
@@ -901,7 +901,7 @@ async def test_an_ended_run_holds_on_to_nothing_of_its_source():
         yield "x"
         raise SourceFailed(str(held.__doc__))  # what is not of ours would be logged, and held by that
 
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(failing())
         await ended(run)
 
@@ -941,7 +941,7 @@ async def test_the_interrupt_hook_is_called_once_and_with_the_reason(engine, kee
 async def test_the_interrupt_hook_is_called_when_time_is_up(limits, reason):
     """A remote job must not go on because it was silence, and not a person, that ended the run."""
     calls = []
-    async with Engine(limits=limits) as engine:
+    async with Core(limits=limits) as engine:
         await ended(await engine.start(forever(), interrupt=calls.append))
 
     assert [reason] == calls
@@ -986,7 +986,7 @@ async def test_an_interrupt_hook_may_take_its_time_and_may_fail(engine, keep, ca
 async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
     """Its log goes on after what was seen, under the next epoch, and it settles once."""
     store = MemoryStore()
-    dead = Engine(store)
+    dead = Core(store)
     run = await dead.start(forever("one "), keep=True)
     await spoken(run, "one ")
     told = []
@@ -996,7 +996,7 @@ async def test_a_run_that_a_dead_process_left_goes_on_where_someone_knows_how():
         return source("two")
 
     await store.release(dead.node_id)
-    async with Engine(store, again=again) as living:
+    async with Core(store, again=again) as living:
         taken_up = await living.open(run.id)
         settlement = await taken_up.settled()
         events = [event async for _, event in taken_up.read()]
@@ -1025,7 +1025,7 @@ class LateStore(MemoryStore):
 async def test_a_run_that_is_left_to_the_next_process_while_its_events_are_saved_is_let_go():
     """It waits for a person, and has just been told something: what the store answers then is of no use here."""
     store = LateStore()
-    engine = Engine(store, limits=Limits(grace=0.05))
+    engine = Core(store, limits=Limits(grace=0.05))
     run = await engine.start(forever("one "), keep=True)
     await store.has_saved.wait()
     run.waits, left = True, asyncio.Event()
@@ -1042,7 +1042,7 @@ async def test_a_run_that_is_left_to_the_next_process_while_its_events_are_saved
 async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
     """It did not fail by itself, and nothing of what was seen is lost."""
     store = MemoryStore()
-    dead = Engine(store)
+    dead = Core(store)
     run = await dead.start(forever("one "), keep=True)
     await spoken(run, "one ")
 
@@ -1054,7 +1054,7 @@ async def test_an_answer_that_is_no_longer_there_leaves_the_run_interrupted():
         return lost()
 
     await store.release(dead.node_id)
-    async with Engine(store, again=again) as living:
+    async with Core(store, again=again) as living:
         settlement = await (await living.open(run.id)).settled()
 
     assert isinstance(settlement, Interrupted)

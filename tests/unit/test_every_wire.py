@@ -37,7 +37,7 @@ from holdfast.events import (
     Usage,
 )
 from holdfast.log.segment import Segment, segment_of
-from holdfast.server.dialects.run_responses import Rendering, Skipping
+from holdfast.server.kit.run_responses import Rendering, Skipping
 from holdfast.wires import ai_sdk
 from holdfast.wires.llama_cpp import FromByte
 from holdfast.wires.openai import chat as openai_chat

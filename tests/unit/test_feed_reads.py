@@ -55,7 +55,7 @@ class Node:
     """A server in this process, and its store."""
 
     def __init__(self, app: Any, store: CountedStore, client: Client) -> None:
-        self.engine, self.store, self.client = app.state.parts.engine, store, client
+        self.engine, self.store, self.client = app.state.server.engine, store, client
 
     async def sessions(self, count: int) -> list[str]:
         new = [Session(id=new_id("ses"), owner=LOCAL) for _ in range(count)]

@@ -2,9 +2,10 @@
 
 import pytest
 
-from holdfast import Engine, Finish, Text
+from holdfast import Finish, Text
+from holdfast.engine.core import Core
 from holdfast.events import FINISH_REASONS
-from holdfast.wires.openai.chat import finish_reason
+from holdfast.wires.outcome import finish_reason
 from tests.requirements import requirement
 
 
@@ -16,7 +17,7 @@ async def test_a_run_ends_as_the_table_says(word):
     async def source(out):
         out.emit([Text("some"), Finish(word)])
 
-    async with Engine() as engine:
+    async with Core() as engine:
         settled = await (await engine.start(source)).settled()
 
     assert FINISH_REASONS[word] == (settled.outcome, finish_reason(settled))
@@ -28,7 +29,7 @@ async def test_a_word_that_is_not_in_the_table_ends_a_whole_answer():
     async def source(out):
         out.emit([Text("some"), Finish("eos_token")])
 
-    async with Engine() as engine:
+    async with Core() as engine:
         settled = await (await engine.start(source)).settled()
 
     assert ("completed", "eos_token", "stop") == (settled.outcome, settled.finish_reason, finish_reason(settled))

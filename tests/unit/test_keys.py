@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.errors import StoreUnavailable
-from holdfast.server.accounts.keys import Keys, KeysUnavailable
-from holdfast.server.accounts.made_keys import new_key
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
+from holdfast.server.features.accounts.keys import Keys, KeysUnavailable
+from holdfast.server.features.accounts.made_keys import new_key
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served

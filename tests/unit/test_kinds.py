@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.server.app import create_app
-from holdfast.server.config.provider_factory import make_provider
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, load
+from holdfast.server.live.provider_factory import make_provider
 from holdfast.store.memory import MemoryStore
 from holdfast.upstreams import ChatRequest, Provider
 from holdfast.upstreams.kinds import KindError, ProviderKind, kind_names, kind_of

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.access import LOCAL
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import RunLimitReached
 from holdfast.events import Finish, Text
 from holdfast.runs.run import Limits
@@ -34,7 +34,7 @@ class Counting(MemoryStore):
 async def test_a_list_of_runs_reads_the_store_once_and_does_not_fail_for_one_that_is_deleted_meanwhile():
     """Each run was read once more. If retention deleted one in between, the whole list was 404."""
     store = Counting()
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         for word in ("one", "two", "three"):
             await (await engine.start(said(word), keep=True, owner=LOCAL)).settled()
     async with Served(create_app(Settings(), store, NO_HOME)) as served, served.client() as client:
@@ -66,7 +66,7 @@ async def test_a_source_for_which_there_is_no_room_is_closed(keep):
         async def aclose(self):
             closed.append(True)
 
-    async with Engine(MemoryStore(), limits=Limits(runs=0)) as engine:
+    async with Core(MemoryStore(), limits=Limits(runs=0)) as engine:
         with pytest.raises(RunLimitReached):
             await engine.start(Source(), keep=keep)
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ResumeGap, RunSettled
 from holdfast.events import (
     Completed,
@@ -279,7 +279,7 @@ async def test_ten_thousand_attaches_racing_appends_see_no_gap_and_no_repeat(kee
                     return "left"
         return f"read to {due - 1}"
 
-    async with Engine(MemoryStore()) as engine:
+    async with Core(MemoryStore()) as engine:
         run = await engine.start(source(), keep=keep)
         readers: list[asyncio.Task[str]] = []
         while len(readers) < attaches:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.accounts.made_keys import check_key_name, new_key
 from holdfast.server.config.settings import KeySettings, Settings, SettingsError
+from holdfast.server.features.accounts.made_keys import check_key_name, new_key
 from holdfast.store.sqlite.beside import SqliteBeside
 from tests.requirements import requirement
 from tests.support.server import clean_environment

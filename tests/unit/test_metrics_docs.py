@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from holdfast.server.config.settings import Settings
-from holdfast.server.metrics.families import FAMILIES
-from holdfast.server.metrics.prometheus import PrometheusMetrics
+from holdfast.server.features.observe.metrics.families import FAMILIES
+from holdfast.server.features.observe.metrics.prometheus import PrometheusMetrics
 from scripts import docs_metrics
 from tests.requirements import requirement
 

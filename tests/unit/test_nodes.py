@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import CannotSteer, HoldfastError, OwnerSilent, RunLimitReached, ShuttingDown, StoreUnavailable
 from holdfast.events import LEFT_TO_OTHERS, Completed, Failed, Finish, Interrupted, Stopped, Text
 from holdfast.history import Message, Session
@@ -53,9 +53,9 @@ class LosesHints(MemoryStore):
 
 
 @asynccontextmanager
-async def nodes(store: MemoryStore, count: int = 2, **options: Any) -> AsyncIterator[list[Engine]]:
+async def nodes(store: MemoryStore, count: int = 2, **options: Any) -> AsyncIterator[list[Core]]:
     async with AsyncExitStack() as stack:
-        engines = [Engine(store, **options) for _ in range(count)]
+        engines = [Core(store, **options) for _ in range(count)]
         for engine in engines:
             await stack.enter_async_context(engine)
         for engine in engines:
@@ -82,11 +82,11 @@ async def test_a_stop_through_another_node_ends_the_run(store):
 async def test_a_stop_whose_owner_has_died_is_found_by_the_successor():
     """It settles as stopped by the user, not as interrupted: the stop was accepted before the death."""
     store = MemoryStore()
-    dead = Engine(store)
+    dead = Core(store)
     run = await dead.start(forever("one "), keep=True)
     await spoken(run, "one ")
     store.listen(dead.node_id, lambda topic, id: None)
-    async with Engine(store, lease=0.6) as other:
+    async with Core(store, lease=0.6) as other:
         stopping = asyncio.create_task((await other.open(run.id)).stop())
         async with asyncio.timeout(LONG):
             while not await store.open_intents(dead.node_id):  # noqa: ASYNC110
@@ -107,12 +107,12 @@ async def test_a_stop_that_its_owner_does_not_answer_is_withdrawn_and_says_so(mo
     """A caller must not believe that a run has stopped which goes on, and must not wait for ever."""
     monkeypatch.setattr(intents, "PATIENCE", 0.2)
     store = MemoryStore()
-    silent = Engine(store)
+    silent = Core(store)
     run = await silent.start(forever("one "), keep=True)
     await spoken(run, "one ")
     await store.renew("other", 3600.0)
     silent_listens = store.listen(silent.node_id, lambda topic, id: None)
-    async with Engine(store) as other:
+    async with Core(store) as other:
         with pytest.raises(OwnerSilent, match="The request was withdrawn"):
             await (await other.open(run.id)).stop()
         open_ones = await store.open_intents(silent.node_id)
@@ -190,11 +190,11 @@ async def test_a_node_that_was_fenced_drops_its_runs_and_goes_on_under_a_new_id(
             closed.set()
 
     store = MemoryStore()
-    async with Engine(store, lease=0.3) as engine:
+    async with Core(store, lease=0.3) as engine:
         before = engine.node_id
         run = await engine.start(source(), keep=True)
         await spoken(run, "one ")
-        async with Engine(store) as successor:
+        async with Core(store) as successor:
             await store.release(before)
             await successor.look()
             async with asyncio.timeout(LONG):
@@ -250,7 +250,7 @@ class SlowToHint(MemoryStore):
 @requirement("nodes.outage")
 async def test_a_node_renews_its_lease_while_the_store_is_slow_to_tell_the_others_of_it():
     """The lease would end before the start is over, and others would take the first run of a living node."""
-    async with asyncio.timeout(SOON), Engine(SlowToHint(), lease=0.3) as engine:
+    async with asyncio.timeout(SOON), Core(SlowToHint(), lease=0.3) as engine:
         run = await engine.start(forever("one "), keep=True)
 
     assert (1, engine.node_id) == (run.record.epoch, run.record.node_id)
@@ -268,7 +268,7 @@ async def test_a_store_that_was_rolled_back_gets_again_what_it_lacks():
         await more.wait()
         yield "three"
 
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         run = await engine.start(source(), keep=True)
         await spoken(run, "one two ")
         lose_events(store, run.id, 1)
@@ -309,7 +309,7 @@ async def test_a_run_that_cannot_be_sent_again_fails_alone():
         await more.wait()
         yield "two"
 
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         runs = [await engine.start(source(), keep=True) for _ in range(2)]
         for run in runs:
             await spoken(run, "one ")
@@ -327,7 +327,7 @@ async def test_a_run_that_cannot_be_sent_again_fails_alone():
 async def test_the_first_run_after_a_node_was_fenced_is_its_own():
     """It was stored under the old id of the node, and settled as one whose server had died."""
     store = Faulty()
-    async with Engine(store, lease=0.2) as engine:
+    async with Core(store, lease=0.2) as engine:
         store.is_full = True
         await store.release(engine.node_id)
         await asyncio.sleep(0.4)  # its lease ends
@@ -344,7 +344,7 @@ async def test_the_first_run_after_a_node_was_fenced_is_its_own():
 async def test_looks_at_a_store_that_cannot_write_start_nothing_twice():
     """Each look started a task for each session that waits, for as long as the disk was full."""
     store = Faulty()
-    async with Engine(store, sources=lambda run: forever("x"), lease=0.2) as engine:
+    async with Core(store, sources=lambda run: forever("x"), lease=0.2) as engine:
         for id in ("ses_1", "ses_2"):
             await store.create_session(Session(id=id, owner="u"))
             for _ in range(2):
@@ -378,7 +378,7 @@ async def test_who_watches_a_session_on_another_node_is_woken(store):
 async def test_a_node_tells_of_itself():
     """Its address for the other nodes, its version, and how much it does."""
     store = MemoryStore()
-    async with Engine(store, node=NodeDetails(address="10.0.0.1:8788", version="1")) as engine:
+    async with Core(store, node=NodeDetails(address="10.0.0.1:8788", version="1")) as engine:
         await engine.start(forever("one "), keep=True)
         await engine.check_store()
         (node,) = await store.nodes()
@@ -408,7 +408,7 @@ async def test_the_stored_runs_of_an_owner_are_limited_over_all_nodes():
 # a node that ends
 
 
-def is_claimed_by(store: MemoryStore, run: Run, node: Engine) -> Any:
+def is_claimed_by(store: MemoryStore, run: Run, node: Core) -> Any:
     async def is_so() -> bool:
         record = await store.get_run(run.id)
         return record is not None and record.node_id == node.node_id
@@ -494,7 +494,7 @@ async def test_the_only_node_stops_its_runs_when_it_ends():
     async def elsewhere(record: RunRecord, log: Any) -> bool:
         return True
 
-    async with Engine(store, elsewhere=elsewhere) as only:
+    async with Core(store, elsewhere=elsewhere) as only:
         run = await only.start(forever("one "), keep=True)
         await spoken(run, "one ")
         await only.close()
@@ -504,7 +504,7 @@ async def test_the_only_node_stops_its_runs_when_it_ends():
     assert "shutdown" == settled.by
 
 
-def submitted(engine: Engine) -> Any:
+def submitted(engine: Core) -> Any:
     """Submit a message to the session of a test, which may wait."""
     record = RunRecord(id=new_id("run"), session_id="ses_1", message_id=new_id("msg"))
     message = Message(id=new_id("usr"), role="user", content="Hi.")
@@ -569,7 +569,7 @@ async def test_the_next_message_of_a_session_starts_on_another_node_while_one_dr
         assert is_closing
 
 
-async def closes(engine: Engine) -> bool:
+async def closes(engine: Core) -> bool:
     return engine.closing
 
 
@@ -642,7 +642,7 @@ class SlowToCreate(MemoryStore):
 async def test_a_run_that_was_accepted_as_its_node_began_to_end_may_end_by_itself():
     """It has as long as any other run of a node that drains."""
     store = SlowToCreate()
-    engine = Engine(store)
+    engine = Core(store)
     starting = asyncio.create_task(engine.start(one_word(), keep=True))
     await store.asked.wait()
     closing = asyncio.create_task(engine.close(drain=LONG))
@@ -837,11 +837,11 @@ class Pieces:
 async def test_a_piece_of_work_whose_taking_the_store_did_not_confirm_is_taken_up_later():
     """This node has it then, so that no other would ever take it: a batch would stand still until a restart."""
     store, pieces = LosesReplies(), Pieces()
-    dead = Engine(store)
+    dead = Core(store)
     await dead.check_store()
     for id in ("one", "two"):
         await dead.holds.take("piece", id)
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         engine.holds.add("piece", pieces)
         await store.release(dead.node_id)
         store.loses = True
@@ -860,7 +860,7 @@ async def test_a_piece_of_work_whose_taking_the_store_did_not_confirm_is_taken_u
 async def test_a_request_waits_until_another_node_has_let_go_of_a_piece_of_work():
     """The other node is told, and ends its work in its own time."""
     store = MemoryStore()
-    async with Engine(store) as owner, Engine(store) as other:
+    async with Core(store) as owner, Core(store) as other:
         await owner.holds.take("piece", "one")
         waiting = asyncio.create_task(other.holds.ended_elsewhere("piece", "one"))
         has_waited = not (await asyncio.wait({waiting}, timeout=0.05))[0]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import RunNotFound
 from holdfast.events import Completed, Event, Settled, Stopped
 from holdfast.nodes import remote_log
@@ -57,12 +57,12 @@ class Words:
 @asynccontextmanager
 async def two_nodes(
     store: MemoryStore, key: str = KEY, unstored: Peers | None = None
-) -> AsyncIterator[tuple[Engine, Engine, PeerServer]]:
+) -> AsyncIterator[tuple[Core, Core, PeerServer]]:
     """The owner, which other nodes can reach, and another that follows it, which has this key."""
     port = free_port()
     async with AsyncExitStack() as stack:
-        owner = Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}"))
-        other = Engine(store, follow=Peers(key).follow, unstored=unstored or Peers(key))
+        owner = Core(store, node=NodeDetails(address=f"127.0.0.1:{port}"))
+        other = Core(store, follow=Peers(key).follow, unstored=unstored or Peers(key))
         for engine in (owner, other):
             await stack.enter_async_context(engine)
         server = PeerServer(owner, KEY, seconds_to_ask=LONG)
@@ -159,7 +159,7 @@ async def test_a_number_that_is_not_the_next_ends_the_connection():
     async def follow(address, run_id, after, *, hold, take):
         await take(after + 5, await run.log.batch(0))
 
-    async with Engine(store, node=NodeDetails(address="somewhere:1")) as owner, Engine(store, follow=follow) as other:
+    async with Core(store, node=NodeDetails(address="somewhere:1")) as owner, Core(store, follow=follow) as other:
         run = await owner.start(words.source(), keep=True)
         await other.look()
         seen: list[tuple[int, Event]] = []
@@ -214,7 +214,7 @@ async def test_a_second_reader_on_another_node_may_leave_an_attached_run():
         assert "running" == run.status
 
 
-async def address_of(owner: Engine, other: Engine) -> tuple[str, int]:
+async def address_of(owner: Core, other: Core) -> tuple[str, int]:
     (node,) = [node for node in await other.store.nodes() if node.id == owner.node_id]
     host, _, port = node.address.rpartition(":")
     return host, int(port)
@@ -395,8 +395,8 @@ async def test_searches_for_runs_that_no_node_has_are_few_at_once():
     port, store = free_port(), MemoryStore()
     silent = await asyncio.start_server(stay_silent, "127.0.0.1", port)
     async with (
-        Engine(store, node=NodeDetails(address=f"127.0.0.1:{port}")),
-        Engine(store, follow=Peers(KEY).follow, unstored=Peers(KEY)) as other,
+        Core(store, node=NodeDetails(address=f"127.0.0.1:{port}")),
+        Core(store, follow=Peers(KEY).follow, unstored=Peers(KEY)) as other,
     ):
         await other.look()
         searches = (other.open_anywhere(f"run_{number}") for number in range(MOST_SEARCHES + 20))

@@ -13,14 +13,14 @@ from bench.scenarios import SCENARIOS
 
 def test_the_document_says_what_the_results_say():
     """`python -m bench.draw` was run after the last measurement, and nobody has changed a figure by hand."""
-    document = draw.DOCUMENT.read_text(encoding="utf-8")
-
-    assert document == draw.written(document, draw.newest(report.RESULTS))
+    for path in draw.DOCUMENTS:
+        document = path.read_text(encoding="utf-8")
+        assert document == draw.written(document, draw.newest(report.RESULTS), path.parent)
 
 
 def test_the_page_of_several_nodes_says_what_its_results_say():
     """`python -m bench.nodes` writes both."""
-    document = (draw.DOCUMENT.parent / "scale.md").read_text(encoding="utf-8")
+    document = (draw.DOCUMENTS[0].parent / "scale.md").read_text(encoding="utf-8")
 
     assert document == nodes_table.written(document, nodes_table.newest())
     assert all(aim.part in nodes_table.newest()["parts"] for aim in nodes_table.AIMS)
@@ -35,7 +35,8 @@ def test_the_pictures_show_what_the_results_say():
 
 def test_every_scenario_and_every_curve_has_its_place_in_the_document():
     """What is measured and not shown is easily what does not look good."""
-    places = {part["name"] for part in draw.PART.finditer(draw.DOCUMENT.read_text(encoding="utf-8"))}
+    texts = [path.read_text(encoding="utf-8") for path in draw.DOCUMENTS]
+    places = {part["name"] for text in texts for part in draw.PART.finditer(text)}
 
     assert places == {
         "machine",

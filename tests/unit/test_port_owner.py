@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from holdfast.server.http.port_owner import owners, strangers_at
+from holdfast.server.live.port_owner import owners, strangers_at
 
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast import Completed, Engine, Failed, Finish, Limits, Stopped, Text
+from holdfast import Completed, Failed, Finish, Limits, Stopped, Text
+from holdfast.engine.core import Core
 from holdfast.errors import RunSettled
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
@@ -13,7 +14,7 @@ from tests.support.waiting import LONG
 
 @pytest.fixture(name="engine")
 async def _engine():
-    async with Engine(MemoryStore(), limits=Limits(grace=0.05)) as engine:
+    async with Core(MemoryStore(), limits=Limits(grace=0.05)) as engine:
         yield engine
 
 
@@ -132,7 +133,7 @@ async def test_a_push_source_waits_for_a_store_that_is_far_behind():
         went_on.set()
         assert out.emit([Text("y")])
 
-    async with Engine(store, limits=Limits(unsaved=3)) as engine:
+    async with Core(store, limits=Limits(unsaved=3)) as engine:
         run = await engine.start(source, keep=True)
         await store.was_asked.wait()
         assert not went_on.is_set()

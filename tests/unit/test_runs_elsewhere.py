@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import OwnerSilent, RunLimitReached, StoreUnavailable
 from holdfast.events import Failed, Stopped
 from holdfast.history import Message, Session
@@ -30,7 +30,7 @@ def said(text: str) -> Message:
     return Message(id=new_id("usr"), role="user", content=text)
 
 
-async def say(engine: Engine, text: str, if_busy: IfBusy = "queue") -> Run:
+async def say(engine: Core, text: str, if_busy: IfBusy = "queue") -> Run:
     async with asyncio.timeout(LONG):
         return await engine.submit(in_session(), [said(text)], if_busy=if_busy)
 
@@ -93,11 +93,11 @@ async def test_a_message_whose_interruption_is_not_answered_has_failed(monkeypat
     monkeypatch.setattr(intents, "PATIENCE", 0.2)
     store = MemoryStore()
     await store.create_session(Session(id="ses_1", owner=""))
-    silent = Engine(store, sources=answers)
+    silent = Core(store, sources=answers)
     running = await say(silent, "one")
     await spoken(running, "answer ")
     store.listen(silent.node_id, lambda topic, id: None)
-    async with Engine(store, sources=answers) as other:
+    async with Core(store, sources=answers) as other:
         with pytest.raises(OwnerSilent):
             await say(other, "urgent", "interrupt")
         (urgent,) = [run for run in await store.list_runs() if run.id != running.id]
@@ -114,11 +114,11 @@ async def test_an_interruption_that_was_not_answered_can_be_repeated_with_its_ke
     monkeypatch.setattr(intents, "PATIENCE", 0.2)
     store, key = MemoryStore(), Idempotency("", "once", "digest")
     await store.create_session(Session(id="ses_1", owner=""))
-    silent = Engine(store, sources=answers)
+    silent = Core(store, sources=answers)
     running = await say(silent, "one")
     await spoken(running, "answer ")
     store.listen(silent.node_id, lambda topic, id: None)
-    async with Engine(store, sources=answers) as other:
+    async with Core(store, sources=answers) as other:
         with pytest.raises(OwnerSilent):
             await other.submit(in_session(), [said("urgent")], if_busy="interrupt", idempotency=key)
         await silent.close()
@@ -151,7 +151,7 @@ async def test_a_start_whose_reply_was_lost_can_be_repeated_with_its_key(session
     """The run is in the store, and was withdrawn. A repeated request got that run, and no model was asked."""
     store, key = LosesReply(), Idempotency("", "once", "digest")
     await store.create_session(Session(id="ses_1", owner=""))
-    async with Engine(store, sources=answers) as engine:
+    async with Core(store, sources=answers) as engine:
         record = RunRecord(id=new_id("run"), session_id=session_id)
         with pytest.raises(StoreUnavailable):
             await engine.submit(record, idempotency=key)
@@ -232,7 +232,7 @@ async def test_runs_are_limited_over_all_nodes(limits, keep):
         assert "running" == third.status
 
 
-def told_of(node: Engine, runs: int) -> Any:
+def told_of(node: Core, runs: int) -> Any:
     async def is_so() -> bool:
         assert node.store is not None
         return (await node.store.running_elsewhere("ann", node.node_id)).runs == runs
@@ -330,7 +330,7 @@ class Silent(MemoryStore):
 async def test_a_node_ends_in_its_time_while_the_store_is_silent():
     """Each step had a time limit of its own, and together they took longer than what ends the process waits."""
     store = Silent()
-    engine = Engine(store, limits=Limits(grace=0.2))
+    engine = Core(store, limits=Limits(grace=0.2))
     await engine.__aenter__()
     waiting, _ = [await engine.start(forever("one "), keep=True) for _ in range(2)]
     waiting.waits = True

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engine.engine import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import ProviderRefused
 from holdfast.events import Completed, Failed, Finish, Reasoning, Stopped, Text, ToolCall, ToolDelta, Truncated, Usage
 from holdfast.upstreams import ChatRequest, Providers
@@ -133,7 +133,7 @@ async def test_tool_takes_its_arguments_from_the_message():
 
 async def test_fail_says_something_and_fails():
     """The failure that keeps a partial."""
-    async with Engine() as engine:
+    async with Core() as engine:
         settlement = await (await engine.start(partial(Scripted().answer, request("fail")))).settled()
 
     assert ("How  are ", "upstream_error") == (settlement.text, settlement.error.code)
@@ -144,7 +144,7 @@ async def test_fail_says_something_and_fails():
 )
 async def test_a_run_settles_as_the_script_says(model, outcome):
     """It is as truthful as a real provider."""
-    async with Engine() as engine:
+    async with Core() as engine:
         settlement = await (await engine.start(partial(Scripted().answer, request(model)))).settled()
 
     assert isinstance(settlement, outcome)
@@ -152,7 +152,7 @@ async def test_a_run_settles_as_the_script_says(model, outcome):
 
 async def test_hang_hangs_until_it_is_stopped():
     """For those who want to press Stop."""
-    async with Engine() as engine:
+    async with Core() as engine:
         run = await engine.start(partial(Scripted().answer, request("hang")))
         async for _, event in run.read():
             if isinstance(event, Text):

@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
-from holdfast import Engine, Limits
+from holdfast import Limits
+from holdfast.engine.core import Core
 from holdfast.events import Completed, Failed, Finish, Notice, Stopped, Text, Truncated, Usage
 from holdfast.testing import HANG, Pause, script
 
 
 @pytest.fixture
 async def engine():
-    async with Engine(limits=Limits(grace=0.01)) as engine:
+    async with Core(limits=Limits(grace=0.01)) as engine:
         yield engine
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from holdfast.server.config.settings import Settings
-from holdfast.server.http.uvicorn_server import copies, listen
+from holdfast.server.kit.http.uvicorn_server import copies, listen
 
 uvloop = pytest.importorskip("uvloop")
 

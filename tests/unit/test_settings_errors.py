@@ -38,7 +38,7 @@ def test_a_variable_with_a_wrong_value_is_named_with_what_it_must_be(tmp_path, v
         ("prot = 1", "Unknown setting 'prot' in FILE. Did you mean 'port'?"),
         ("zebra = 1", "Unknown setting 'zebra' in FILE."),
         ('port = "x"', "port in FILE must be a number."),
-        ('[fallbacks]\n"up/a" = 5', "Each value of [fallbacks] in FILE must be a text."),
+        ('[fallbacks]\n"up/a" = 5', "Each value of [fallbacks] in FILE must be a string."),
         ('[[agents]]\nname = "a"', "[[agents]] number 1 in FILE has no 'model', which it needs."),
         (
             '[[agents]]\nname = "a"\nmodel = "b/c"\n[[agents]]\nname = "d"\nmodell = "b/c"',

@@ -7,9 +7,10 @@ from random import Random
 import pytest
 from starlette.requests import Request
 
-from holdfast import Completed, Engine, Limits, Stopped, Text
+from holdfast import Completed, Limits, Stopped, Text
 from holdfast.asgi import events
-from holdfast.asgi.event_stream import Closing, EventStream
+from holdfast.asgi.event_stream import EventStream
+from holdfast.engine.core import Core
 from holdfast.events import put
 from tests.requirements import requirement
 from tests.simulation.loop import SeededLoop
@@ -44,7 +45,7 @@ class Speaker:
 class SlowClient:
     """Reads a run's events, and takes some seconds for each piece that it is sent."""
 
-    def __init__(self, run, seconds, closing=None):
+    def __init__(self, run, seconds):
         self._seconds = seconds
         self._parser = FrameParser()
         self.left = asyncio.Event()
@@ -54,7 +55,7 @@ class SlowClient:
         self.ahead = 0
         """How many events the source was ahead of it, at the most."""
         request = Request({"type": "http", "query_string": b"", "headers": []})
-        self.stream: EventStream = events(run, request, closing, send_timeout=60.0)
+        self.stream: EventStream = events(run, request, send_timeout=60.0)
 
     async def read(self, speaker=None):
         async def send(message):
@@ -83,7 +84,7 @@ def test_an_attached_run_that_is_kept_nowhere_waits_for_its_client(how):
     """What the log forgot would be gone for the only one who wants it; and slow is not silent."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(getattr(speaker, how)(), lifetime="attached")
             client = SlowClient(run, seconds=5.0)
@@ -101,7 +102,7 @@ def test_a_detached_run_waits_for_nobody():
     """It outlives its readers: one who falls too far behind is cut off, and is never told that this was the end."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(speaker.one_by_one())
             client = SlowClient(run, seconds=5.0)
@@ -121,7 +122,7 @@ def test_a_run_that_waits_for_its_client_is_stopped_at_once(by):
     """Whoever says stop, or leaves, does not read on first."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Speaker()
             run = await engine.start(speaker.pushed(), lifetime="attached")
             client = SlowClient(run, seconds=50.0)
@@ -162,7 +163,7 @@ def test_the_idle_limit_counts_from_when_a_source_may_go_on(seconds):
     """While it waits for its run's client it cannot say anything, and what it does then takes its own time."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
+        async with Core(limits=LIMITS) as engine:
             speaker = Thoughtful()
             run = await engine.start(speaker.one_by_one(), lifetime="attached")
             client = SlowClient(run, seconds)
@@ -178,14 +179,14 @@ def test_a_run_whose_client_was_sent_off_waits_no_longer():
     """The client has not left: it was told to come back. Nobody would ever wake the source, and no limit end it."""
 
     async def world():
-        async with Engine(limits=LIMITS) as engine:
-            speaker, closing = Speaker(), Closing()
+        async with Core(limits=LIMITS) as engine:
+            speaker = Speaker()
             run = await engine.start(speaker.pushed(), lifetime="attached")
-            client = SlowClient(run, 5.0, closing)
+            client = SlowClient(run, 5.0)
             reading = asyncio.create_task(client.read(speaker))
             await asyncio.sleep(1.0)
             assert LOG + 1 >= speaker.said
-            closing.begin()
+            engine.streams.begin()
             await reading
 
             assert "run.settled" not in [frame.event for frame in client.frames]

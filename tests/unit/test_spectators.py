@@ -1,12 +1,11 @@
 """Readers of a link, below the server."""
 
 import asyncio
-from types import SimpleNamespace
 
-from holdfast import Engine
+from holdfast.engine.core import Core
 from holdfast.log.log import Log
-from holdfast.server.sharing.links import Spectator
-from holdfast.server.sharing.shares import Share
+from holdfast.server.features.sharing.links import Spectator
+from holdfast.server.features.sharing.shares import Share
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 
@@ -27,10 +26,10 @@ async def test_a_reader_of_a_link_that_leaves_watches_nothing_any_more(monkeypat
 
     monkeypatch.setattr(Log, "watch", counted)
     store = MemoryStore()
-    async with Engine(store) as engine:
+    async with Core(store) as engine:
         run = await engine.start(source())
         before = set(watching)
-        spectator = Spectator(SimpleNamespace(engine=engine, store=store), Share(session_id="ses_1"), 0)
+        spectator = Spectator(engine, store, Share(session_id="ses_1"), 0)
         await spectator.begin(run, "")
         leave = spectator.watch(lambda: None)
         assert len(watching - before) == 1

@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdfast import Engine
+from holdfast.engine.core import Core
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.events import Completed, Stopped, Text
 from holdfast.history import Message, Session
@@ -38,6 +38,7 @@ from holdfast.store.sqlite.threads import Job
 from holdfast.testing import script
 from tests.requirements import requirement
 from tests.support.long import count
+from tests.support.waiting import SOON
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -538,7 +539,7 @@ async def test_where_a_big_write_finds_no_space_a_small_one_of_the_same_commit_m
 @requirement("crash.disk-full")
 async def test_a_run_waits_for_space_and_settles_once_with_all_of_its_text(tmp_path):
     """A full disk is a store that is away: the engine goes on asking."""
-    async with opened(tmp_path) as store, Engine(store) as engine:
+    async with opened(tmp_path) as store, Core(store) as engine:
         await limit_pages(store, 50)
         run = await engine.start(script(*["word " * 1000] * 100), keep=True)
         saved, _ = await fill(store, await new_run(store, "other"))
@@ -646,6 +647,8 @@ async def test_nothing_is_written_to_a_file_that_is_no_longer_there(what, tmp_pa
             store.path.write_bytes(elsewhere.read_bytes())
         with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
             await settle(store, RunRecord(id="r"))
+        with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
+            await store.append("k", [Append("r", 1, 1, [Text("lost")])])
         elsewhere.replace(store.path)
 
         assert Completed() == await settle(store, RunRecord(id="r"))
@@ -706,12 +709,27 @@ async def test_a_word_is_indexed_once_for_each_session_however_often_it_is_said(
             await store.copy_session(Session(id=name, owner="o", title="the same title"), said)
         later = RunRecord(id="r", owner="o", session_id="a", message_id="answer")
         await store.create_run(later, [Message(id="last", role="user", content="the same words, later")])
+        await store.list_sessions("o", query="later")  # which completes the index
 
         assert {"the": 4, "words": 2, "item7": 2, "later": 1} == mentions(store.path, "the", "words", "item7", "later")
         assert {"·i": 2, "·wor": 2} == mentions(store.path, "·i", "·wor")
         for query in ("the same", "words item29", "later", "wor lat", "w l", "i"):
             assert "a" in [found.id for found in await store.list_sessions("o", query=query)]
         assert ["a"] == [found.id for found in await store.list_sessions("o", query="words later")]
+
+
+async def test_words_are_indexed_soon_after_a_run_has_settled(tmp_path):
+    """Nobody may search for a year, and the first search after it must not take minutes."""
+    async with opened(tmp_path) as store:
+        for n in range(3):
+            await store.create_session(Session(id=f"s{n}", owner="o"))
+            run = await new_run(store, f"r{n}", session_id=f"s{n}", message_id=f"m{n}")
+            answer = Message(id=f"m{n}", role="assistant", content=f"word{n}")
+            await store.settle(f"r{n}", run.epoch, seq=1, settlement=Completed(text=""), message=answer, now=1.0)
+
+        async with asyncio.timeout(SOON):
+            while mentions(store.path, "word0", "word1", "word2") != {"word0": 1, "word1": 1, "word2": 1}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
 
 async def test_a_page_of_a_long_log_costs_that_page_alone(tmp_path):
@@ -758,7 +776,7 @@ def mentions(path, *words):
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, search, row)")
         count = "SELECT doc FROM vocabulary WHERE term = ?"
-        return {word: db.execute(count, (word,)).fetchone()[0] for word in words}
+        return {word: (db.execute(count, (word,)).fetchone() or (0,))[0] for word in words}
 
 
 async def test_words_that_an_answer_gained_are_found_beside_those_that_it_had(tmp_path):
@@ -771,8 +789,9 @@ async def test_words_that_an_answer_gained_are_found_beside_those_that_it_had(tm
             "r", run.epoch, seq=1, settlement=Stopped(text="first words", by="user"), message=answer, now=1.0
         )
         again = await store.create_run(RunRecord(id="r2", owner="o", session_id="s", message_id="m"))
-        more = Message(id="m", role="assistant", content=" and more")
-        await store.settle("r2", again.epoch, seq=1, settlement=Completed(text=" and more"), message=more, now=2.0)
+        assert ["s"] == [found.id for found in await store.list_sessions("o", query="first")]
+        more = Message(id="m", role="assistant", content="first words and more")
+        await store.settle("r2", again.epoch, seq=1, settlement=Completed(text=more.content), message=more, now=2.0)
 
         for query in ("first", "words", "more"):
             assert ["s"] == [found.id for found in await store.list_sessions("o", query=query)], query

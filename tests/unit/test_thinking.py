@@ -5,9 +5,10 @@ from contextlib import aclosing
 
 import pytest
 
-from holdfast import Completed, Engine, Failed, Finish, Limits, Reasoning, Stopped, Text, ToolCall
+from holdfast import Completed, Failed, Finish, Limits, Reasoning, Stopped, Text, ToolCall
 from holdfast.agents.loop import Agent, Work
 from holdfast.agents.tools import tool
+from holdfast.engine.core import Core
 from holdfast.events import AnswerBegins, StepStarted, ToolResult
 from holdfast.log.reasoning import AnswerSplitter
 from holdfast.store.memory import MemoryStore
@@ -19,7 +20,7 @@ THOUGHT = ["<thi", "nk>I won", "der.</th", "ink>\n", "The answer", " is 42."]
 
 @pytest.fixture
 async def engine():
-    async with Engine(MemoryStore(), limits=Limits(grace=0.05)) as engine:
+    async with Core(MemoryStore(), limits=Limits(grace=0.05)) as engine:
         yield engine
 
 
@@ -194,7 +195,7 @@ async def test_an_agents_model_is_not_shown_its_thinking_again():
             out.emit([said])
 
     agent = Agent(name="a", tools=(look,))
-    async with Engine() as engine:
+    async with Core() as engine:
         question = [{"role": "user", "content": "Weather?"}]
         run = await engine.start(lambda out: Work(agent, question, ask, out=out).do(), kind="agent")
 

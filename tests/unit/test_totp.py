@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.server.accounts.factors.totp import STEP, step_of, totp_code, totp_link
+from holdfast.server.features.accounts.factors.totp import STEP, step_of, totp_code, totp_link
 from tests.requirements import requirement
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"

@@ -1,4 +1,4 @@
-"""What http_protocol.py and uvicorn_server.py, in server/http, take from uvicorn. An upgrade that changes any of it
+"""What http_protocol.py and uvicorn_server.py, in server/kit/http, take from uvicorn. An upgrade that changes any of it
 fails here, by name.
 """
 
@@ -19,16 +19,16 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from holdfast.server.http import http_protocol, uvicorn_server
-from holdfast.server.http.connections import OpenConnections
-from holdfast.server.http.http_protocol import Protocol, ShortConnection, protocols_of
-from holdfast.server.http.uvicorn_server import Server, SideServer
+from holdfast.server.kit.http import http_protocol, uvicorn_server
+from holdfast.server.kit.http.connections import OpenConnections
+from holdfast.server.kit.http.http_protocol import Protocol, ShortConnection, protocols_of
+from holdfast.server.kit.http.uvicorn_server import Server, SideServer
 from tests.support.framing import Wire
 from tests.support.waiting import LONG
 from tests.unit.test_layers import imports
 
 OF_THE_PROTOCOL = {
-    *("access_log", "access_logger", "client", "cycle", "expect_100_continue", "flow", "headers", "parser"),
+    *("access_log", "access_logger", "client", "cycle", "expect_100_continue", "flow", "headers", "loop", "parser"),
     *(
         "pipeline",
         "scope",
@@ -51,7 +51,7 @@ OF_A_CYCLE = {
         "message_event",
         "more_body",
     ),
-    *("on_response", "response_complete", "response_started", "scope", "send", "waiting_for_100_continue"),
+    *("on_response", "receive", "response_complete", "response_started", "scope", "send", "waiting_for_100_continue"),
 }
 OVERRIDDEN = {
     *("__init__", "connection_made", "connection_lost", "data_received", "pause_writing", "resume_writing"),
@@ -175,7 +175,7 @@ def test_uvicorn_is_imported_by_two_files_only():
     """So an upgrade is read against two files."""
     importers = {found.importer for found in imports() if found.imported.partition(".")[0] == "uvicorn"}
 
-    assert {"server.http.http_protocol", "server.http.uvicorn_server"} == importers
+    assert {"server.kit.http.http_protocol", "server.kit.http.uvicorn_server"} == importers
 
 
 async def test_a_short_connection_is_closed_at_its_age():
@@ -283,6 +283,22 @@ async def test_a_cycle_that_is_disconnected_writes_nothing_and_says_so(plain):
 
     assert {"type": "http.disconnect"} == await receive()
     assert b"" == plain.wire.written
+
+
+async def test_a_body_that_was_taken_is_followed_by_the_disconnect(plain):
+    """`whole_body` empties the body and clears the event, which is what `receive` leaves behind, too."""
+    cycle = await plain.receive(REQUEST + b"5\r\nhello\r\n0\r\n\r\n")
+    taken = bytes(cycle.body), cycle.more_body
+    cycle.body = bytearray()
+    cycle.message_event.clear()
+    reading = asyncio.create_task(cycle.receive())
+    await asyncio.sleep(0)
+    is_waiting = not reading.done()
+    cycle.disconnected = True
+    cycle.message_event.set()
+
+    assert ((b"hello", False), True) == (taken, is_waiting)
+    assert {"type": "http.disconnect"} == await reading
 
 
 async def test_an_answer_that_we_began_is_gone_on_with_by_send(plain):

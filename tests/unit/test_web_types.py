@@ -26,6 +26,7 @@ SAMPLES: list[events.Event] = [
     events.Steered("st", "left"),
     events.Usage(1, 2),
     events.Notice("retry", "again", "other"),
+    events.LegStarted(2, "up/m", "other/m", "prefill", "upstream_broke", 7, events.Usage(1, 2)),
     events.ProviderData("anthropic", {"type": "signature_delta", "signature": "s"}, 1),
     events.Snapshot("a", "b"),
     events.Settled(events.Failed(error=events.ErrorInfo("source_failed", "no"))),

@@ -32,11 +32,20 @@ export interface Receipt {
   upstream_closed_at: string | null;
 }
 
+export interface Leg {
+  at: number;
+  how: "anew" | "prefill" | "turn" | null;
+  model: string;
+  reason: string | null;
+  usage: Usage;
+}
+
 export interface Settlement {
   answered_by: string | null;
   by: "budget" | "disconnect" | "replaced" | "revoked" | "shutdown" | "user" | null;
   error: ErrorInfo | null;
   finish_reason: string | null;
+  legs: Leg[];
   outcome: "completed" | "failed" | "interrupted" | "stopped" | "truncated";
   partial: boolean;
   receipt: Receipt | null;
@@ -135,6 +144,7 @@ export interface Message {
   created_at: string;
   figures?: Figures;
   id: string;
+  legs?: Leg[];
   model: string | null;
   outcome: "completed" | "failed" | "interrupted" | "stopped" | "truncated" | null;
   parent_id: string | null;
@@ -599,6 +609,17 @@ export interface NoticeEvent {
   model?: string;
 }
 
+export interface LegStartedEvent {
+  type: "leg.started";
+  leg: number;
+  before: string;
+  model: string;
+  how: "anew" | "prefill" | "turn";
+  reason: string;
+  at: number;
+  usage: UsageEvent;
+}
+
 export interface ProviderDataEvent {
   type: "provider.data";
   dialect: "anthropic" | "openai";
@@ -627,6 +648,7 @@ export type RunEvent =
   | SteeredEvent
   | UsageEvent
   | NoticeEvent
+  | LegStartedEvent
   | ProviderDataEvent
   | SnapshotEvent
   | SettledEvent;

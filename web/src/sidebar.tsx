@@ -46,6 +46,7 @@ import { Menu, MenuItem } from "./ui/menu";
 import { t } from "./words";
 
 const WITH_ME = () => import("./shared/with-me");
+const FOUND = () => import("./compare/found");
 
 export function Sidebar() {
   return (
@@ -164,7 +165,7 @@ function SessionList() {
   const isEmpty = !sessions.value.length;
   return (
     <div class="sessions" onKeyDown={walk}>
-      {isEmpty && <p class="hint">{query.value ? t().noResults : t().noChats}</p>}
+      {isEmpty && !query.value && <p class="hint">{t().noChats}</p>}
       {grouped(sessions.value).map(([label, group]) => (
         <section key={label} aria-label={label}>
           <h2>{label}</h2>
@@ -176,7 +177,7 @@ function SessionList() {
         </section>
       ))}
       {hasMore.value && <More key={sessions.value.length} />}
-      {!query.value && <Later load={WITH_ME} />}
+      {query.value ? <Later key="found" load={FOUND} isAlone={isEmpty} /> : <Later key="with me" load={WITH_ME} />}
     </div>
   );
 }

@@ -11,6 +11,7 @@ export const COMPLETED: Settlement = {
   usage: { input_tokens: 1, output_tokens: 1, total_tokens: 2, source: "provider" },
   receipt: null,
   answered_by: null,
+  legs: [],
 };
 
 /** Events of a run, numbered from one on. */

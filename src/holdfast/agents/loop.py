@@ -34,7 +34,7 @@ from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
 from ..log.steps import AgentStep, CallResult, Steps
 from ..log.storable import storable
-from ..log.usage_meter import UsageMeter
+from ..log.usage_meter import UsageMeter, summed
 from ..pricing import Price, cost
 from ..prompt import calls_in
 from ..prompt.openai_shape import openai_thoughts, turns_of
@@ -123,7 +123,7 @@ class Meter:
 
     def total(self) -> Usage:
         """Return the usage of all steps; its source is "estimated" if that of any step is."""
-        return _together(self._before, self._step.used)
+        return summed(self._before, self._step.used)
 
     def check(self) -> None:
         """Raise `BudgetSpent` if a limit is reached."""
@@ -427,17 +427,6 @@ class _Listener:
     def end(self, *, complete: bool = True) -> None:
         """Handle the text that the splitter still holds."""
         self._work.handle(self._splitter.end(complete=complete), self._answer)
-
-
-def _together(one: Usage, two: Usage) -> Usage:
-    return Usage(
-        one.input_tokens + two.input_tokens,
-        one.output_tokens + two.output_tokens,
-        "estimated" if "estimated" in (one.source, two.source) else "provider",
-        cached_tokens=one.cached_tokens + two.cached_tokens,
-        cache_write_tokens=one.cache_write_tokens + two.cache_write_tokens,
-        reasoning_tokens=one.reasoning_tokens + two.reasoning_tokens,
-    )
 
 
 def _ends(finish: Finish) -> bool:

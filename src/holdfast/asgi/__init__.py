@@ -1,8 +1,8 @@
 """Runs as event streams in any ASGI app. Each stream notices when its client disconnects.
 
 @app.get("/runs/{run_id}/events")
-async def read(request: Request):
-    return events(await engine.open(request.path_params["run_id"]), request)
+async def read(run_id: str, request: Request, user: CurrentUser):
+    return events(await engine.open(run_id, owner=user), request)
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from ..log.segment import segment_of
 from ..runs.run import Run
 from ..wires import native, sse
 from .cursor import Begin, RunFrames, shared_rendering
-from .event_stream import Closing, EventStream
+from .event_stream import EventStream
 from .frames import Frame, own_rendering, stream_error
 
-__all__ = ["Closing", "EventStream", "Frame", "events", "on_error"]
+__all__ = ["Frame", "events", "on_error"]
 
 
 def events(
     run: Run,
     request: Request,
-    closing: Closing | None = None,
     *,
     frame: Frame | None = None,
     heartbeat: float = 10.0,
@@ -39,7 +38,8 @@ def events(
     """Return a run's events as a response: those after the request's cursor, then live ones, to the settlement.
 
     The cursor is `?after=` or `Last-Event-ID`. A client that has seen the settlement gets 204, so that an EventSource
-    does not reconnect. `frame` replaces the frames of the protocol. An attached run ends with its first stream.
+    does not reconnect. `frame` replaces the frames of the protocol. An attached run ends with its first stream. When
+    the engine is closed, its streams end: with the settlement, or with the time after which a client may come back.
     """
     begin = partial(_snapshot, run, frame) if _requested_cursor(request) == "snapshot" else None
     after, opening = _cursor(run, request, frame) if begin is None else (0, b"")
@@ -50,7 +50,7 @@ def events(
     is_held = run.take_hold()
     return EventStream(
         _frames(run, after, frame, is_held, begin),
-        closing,
+        run.engine.streams,
         headers=[(b"x-run-id", run.id.encode())],
         opening=opening,
         farewell=sse.farewell(1000),

@@ -24,6 +24,8 @@ CONNECTION = "holdfast.connection"
 class ClientConnection(Protocol):
     """A client's connection: reports its loss, and can be closed if the client never reads."""
 
+    loop: asyncio.AbstractEventLoop
+    """The event loop of the server. A lookup of the running loop costs a system call."""
     is_lost: bool
     takes_more: bool
     """Whether `go_on` and `end` may be called: `begin` has begun the response, and the client reads."""
@@ -34,6 +36,10 @@ class ClientConnection(Protocol):
 
     def abort(self) -> None:
         """Close it now."""
+        ...
+
+    def whole_body(self, receive: Receive) -> bytes | None:
+        """Return the body of the request, once, if all of it has arrived. None: use `receive`."""
         ...
 
     def answer(self, send: Send, status: int, headers: Sequence[Header], body: bytes) -> bool:
@@ -64,6 +70,7 @@ class RequestClient:
         self._connection: ClientConnection | None = scope.get(CONNECTION)
         self._access: Access | None = scope.get(ACCESS)
         self._receive = receive
+        self.loop = asyncio.get_running_loop() if self._connection is None else self._connection.loop
         self._wakers: list[Callable[[], object]] = []
         self.has_left = False
         """True if nothing more is to be sent: the client has disconnected, or its key was revoked."""
@@ -118,7 +125,7 @@ class RequestClient:
         waiting, over = asyncio.ensure_future(event), asyncio.Event()  # costs a task
         waiting.add_done_callback(lambda _: over.set())
         self.on_leaving(over.set)
-        timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, over.set)
+        timer = None if timeout is None else self.loop.call_later(timeout, over.set)
         try:
             if not self.has_left:
                 await over.wait()
@@ -135,14 +142,14 @@ class RequestClient:
         """
         if condition() or self.has_left:
             return condition()
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         over: asyncio.Future[bool] = loop.create_future()
 
         def check(ends: bool = False) -> None:
             if not over.done() and ((is_true := condition()) or ends):
                 over.set_result(is_true)
 
-        self.on_leaving(partial(check, True))
+        self._wakers.append(partial(check, True))
         unwatch = watch(check)
         timer = None if timeout is None else loop.call_later(timeout, check, True)
         try:

@@ -64,12 +64,12 @@ class RunFrames:
         called instead."""
         self.sent_at = 0.0
         """When events were last sent within that call, in the loop's time."""
-        self._time: Callable[[], float] = float  # the loop's clock, from `watch` on
+        self.time: Callable[[], float] = float
+        """The loop's clock, set together with `connection`: a lookup of the loop costs a system call."""
         self.is_over = False
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more to read, until the returned function is called."""
-        self._time = asyncio.get_running_loop().time  # cached: a lookup of the loop costs a system call
         self._wake, self._unwatch = wake, self._log.watch(self._grew)
 
         def leave() -> None:
@@ -145,7 +145,7 @@ class RunFrames:
         try:
             if frames := self._render(after + 1, segment):
                 connection.go_on(frames)
-                self.sent_at = self._time()
+                self.sent_at = self.time()
             if upto != log.seq:
                 self._wake()  # for the rest
         except Exception as error:  # noqa: BLE001 - an error of this stream must not reach the writer of the log

@@ -11,9 +11,9 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..concurrency.closing import Closing
 from ..errors import HoldfastError, KeyRevoked
 from ..events import ErrorInfo, StoppedBy
-from ..watchers import Watchers
 from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
 from .cursor import RunFrames
@@ -41,28 +41,6 @@ class Frames(Protocol):
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever there is more, until the returned function is called."""
         ...
-
-
-class Closing:
-    """The open streams of a server, and the signal that wakes them when it shuts down."""
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.streams: dict[EventStream, None] = {}
-        self._watchers = Watchers()
-
-    def begin(self) -> None:
-        """Wake all streams."""
-        self.has_begun = True
-        self._watchers.notify()
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when the shutdown begins, until the returned function is called."""
-        return self._watchers.watch(wake)
-
-    def lags(self) -> list[int]:
-        """Return the number of events that each open stream is behind."""
-        return [stream.lag for stream in self.streams]
 
 
 class EventStream(Response):
@@ -138,10 +116,10 @@ class EventStream(Response):
         """Send everything. False if the client left before the end."""
         client.on_leaving(partial(self._client_left, client))
         unwatch, unwatch_closing = self._frames.watch(self._wake.set), self._closing.watch(self._wake.set)
-        loop = asyncio.get_running_loop()
-        self._time = loop.time  # cached: a lookup of the loop costs a system call
+        loop = client.loop
+        self._time = loop.time  # cached, as it is called for each frame
         self._last_sent = self._time()
-        self._timer = loop.call_later(self._heartbeat / 2, self._check_heartbeat, scope)
+        self._timer = loop.call_later(self._heartbeat / 2, self._check_heartbeat, scope, loop)
         self._closing.streams[self] = None
         try:
             self._connection = connection = scope.get(CONNECTION)
@@ -204,7 +182,7 @@ class EventStream(Response):
                 return self._farewell
             else:
                 if isinstance(frames, RunFrames):
-                    frames.connection = self._connection
+                    frames.connection, frames.time = self._connection, self._time
                 await self._wake.wait()
                 if isinstance(frames, RunFrames):
                     frames.connection = None
@@ -271,9 +249,8 @@ class EventStream(Response):
         last_sent = max(self._last_sent, frames.sent_at) if isinstance(frames, RunFrames) else self._last_sent
         return last_sent + self._heartbeat * 0.9
 
-    def _check_heartbeat(self, scope: Scope) -> None:
+    def _check_heartbeat(self, scope: Scope, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the stream for its heartbeat; cut off a client that never reads."""
-        loop = asyncio.get_running_loop()
         if self._sending_since is not None and loop.time() - self._sending_since > self._send_timeout:
             connection: ClientConnection | None = scope.get(CONNECTION)
             if connection is not None:
@@ -284,7 +261,7 @@ class EventStream(Response):
             self._wake.set()
         else:
             pause = min(pause, self._quiet_at() - loop.time())
-        self._timer = loop.call_later(pause, self._check_heartbeat, scope)
+        self._timer = loop.call_later(pause, self._check_heartbeat, scope, loop)
 
 
 async def _cut_off(connection: ClientConnection) -> None:

@@ -6,11 +6,14 @@ run again. A run can be read by every wire: one that finds another kind of ask r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from .own import Own
+
+OnBreak: TypeAlias = Literal["settle", "continue"]
+"""What is done if an answer breaks off: its run ends with what there is, or another call goes on with it."""
 
 
 class _Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,6 +33,8 @@ class _ModelAsk(_Ask, frozen=True, kw_only=True):
     own: Own | None = None
     """What an upstream of the client's dialect gets as it was sent."""
     stream: bool = False
+    on_break: OnBreak | None = None
+    """What is done if the answer breaks off; None for what the settings say."""
 
 
 class ChatAsk(_ModelAsk, frozen=True, kw_only=True, tag="chat"):

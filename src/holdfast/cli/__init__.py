@@ -10,11 +10,18 @@ from .screen import guard
 
 click.Context.formatter_class = HelpText  # of every command
 
+SECTIONS = {
+    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "explain"),
+    "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
+    "Administer": ("user", "key", "secrets", "audit", "backup", "restore", "copy", "db"),
+    "Other": ("lab",),
+}
+"""The commands in the order of the help: what people use first comes first."""
 COMMANDS = {
     "serve": ("serve:serve", "Start the server."),
     "chat": ("chat.talk:chat", "Chat with a model."),
-    "run": ("chat.talk:run", "Send one prompt and print the answer."),
-    "compare": ("evals.compare:compare", "Send a prompt to several models and compare the answers."),
+    "run": ("chat.talk:run", "Send one prompt and print the response."),
+    "compare": ("evals.compare:compare", "Send a prompt to several models and compare the responses."),
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, export, import and delete sessions."),
@@ -29,17 +36,17 @@ COMMANDS = {
         "lab:lab",
         "Conformance-test any LLM server: outcomes, stops, disconnects and complete text.",
     ),
-    "config": ("admin.configuration:config", "Show and check the settings."),
+    "config": ("admin.configuration:config", "Write a settings file, check the settings, show them."),
     "reload": ("admin.reloading:reload_command", "Make the server read its changed settings file."),
     "user": ("admin.users:user", "Create, list and change accounts."),
     "key": ("admin.keys:key", "Create, list and revoke API keys for the server."),
-    "secrets": ("admin.sealing:secrets", "Rotate the key that encrypts stored secrets, or delete them if it is lost."),
+    "secrets": ("admin.sealing:secrets", "Manage the encryption of stored provider keys."),
     "audit": ("admin.audit:audit", "Export the audit log, and verify that nothing in it was changed or removed."),
     "backup": ("admin.backup:backup", "Write chats, runs, keys, settings and agents' files to one file."),
-    "copy": ("admin.copying:copy_command", "Copy everything from one store to another, which must be empty."),
+    "copy": ("admin.copying:copy_command", "Copy everything between SQLite and PostgreSQL, to a store that is empty."),
     "restore": (
         "admin.backup:restore",
-        "Restore a file that `holdfast backup` wrote, into a data folder without a database.",
+        "Restore a backup into an empty data folder.",
     ),
     "db": ("admin.database:db", "Check, copy and migrate the database."),
 }
@@ -48,23 +55,24 @@ COMMANDS = {
 @click.group(
     cls=LazyGroup,
     commands_at=COMMANDS,
+    sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="holdfast")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """LLM chats and agents that survive disconnects, stop on request, lose no text and report failures as failures.
+    """LLM chats and agents that keep running when the client disconnects.
 
     \b
     Examples:
       holdfast serve                       start the server on port 8787
-      holdfast chat                        chat; Ctrl-C stops an answer
-      holdfast run "Why is the sky blue?"  one prompt, one answer
+      holdfast chat                        chat; Ctrl-C stops a response
+      holdfast run "Why is the sky blue?"  one prompt, one response
       git diff | holdfast run "Review this" -m openai/gpt-5
-      holdfast compare "Say hi" -m a -m b  several models side by side
+      holdfast compare "Say hi" -m scripted/echo -m scripted/think
       holdfast runs ls                     list runs: what failed, and why
-      holdfast runs tail RUN               follow a run of another client
+      holdfast runs tail RUN               follow a run, even of another client
       holdfast doctor                      check the installation
       holdfast explain upstream_auth       what an error code means
       holdfast top                         watch a running server

@@ -24,9 +24,9 @@ from ..http_client.client import Client
 from ..http_client.connection import Reply
 from ..http_client.errors import Broken, NotThere
 from ..http_client.route import Route, route_to
-from ..server.config.live_settings import without_secrets
-from ..server.config.settings import Settings, data_folder, load_with_sources
-from ..server.http.local_socket import is_private, short_path
+from ..server.config.settings import CLIENT_KEY, Settings, data_folder, load_with_sources
+from ..server.kit.http.local_socket import is_private, short_path
+from ..server.live.live_settings import without_secrets
 from ..upstreams import MODELS_HINT
 from ..upstreams.sse import SSEDecoder
 from .commands import settings_file_in_use
@@ -111,7 +111,7 @@ class Api:
                 pass
         message = message.replace(MODELS_HINT, "See `holdfast models`.")
         if status == 401:
-            message = _KEY_HELP[bool(os.environ.get("HOLDFAST_API_KEY"))].format(self._name)
+            message = _KEY_HELP[bool(os.environ.get(CLIENT_KEY))].format(self._name)
         elif status < 400:
             message = f"{self._name} redirects ({status}), which is not followed. Set --url to the new address."
         return CallFailed(message, code, status)
@@ -160,8 +160,8 @@ class Api:
 
 
 _KEY_HELP = {
-    False: "{} needs an API key. Set HOLDFAST_API_KEY.",
-    True: "{} does not accept the API key in HOLDFAST_API_KEY.",
+    False: "{} needs an API key. Set HOLDFAST_CLIENT_KEY.",
+    True: "{} does not accept the API key in HOLDFAST_CLIENT_KEY.",
 }
 """The message for 401: without a key, and with one."""
 
@@ -182,11 +182,12 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
     """Find the server: the one at the URL, the one on the data folder, or, with `own`, one that this process starts."""
     settings_file_in_use(config, also_unused=False)
     settings, sources = load_with_sources({"data": data}, os.environ, config)
-    headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+    key = os.environ.get(CLIENT_KEY, "")
+    headers, own_headers = _with(key), _with(key or settings.api_key)
     async with AsyncExitStack() as stack:
         if url:
             yield Api(stack.enter_context(closing(_named(url, headers))))
-        elif (found := await _in_folder(stack, data_folder(settings), headers)) is not None:
+        elif (found := await _in_folder(stack, data_folder(settings), own_headers)) is not None:
             yield found
         elif not own:
             raise NoServer
@@ -197,6 +198,10 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
             ).own_server  # a third of the startup time, seldom needed
             folder = await stack.enter_async_context(own_server(settings, sources))
             yield Api(stack.enter_context(through(folder)), "the server of this command")
+
+
+def _with(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _named(url: str, headers: Mapping[str, str]) -> Client:

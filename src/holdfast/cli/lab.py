@@ -28,7 +28,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "holdfast_lab":
         raise
     raise click.ClickException(
-        "The fault lab is not installed. It is the package holdfast-lab: from a checkout, run `pip install -e lab`."
+        "The conformance lab is not installed. It is the package holdfast-lab: in a clone run `pip install ./lab`."
     ) from None
 
 COLOURS = {"pass": "green", "fail": "red", "not promised": "dim", "not judged": "yellow"}

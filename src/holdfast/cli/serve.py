@@ -21,9 +21,8 @@ import click
 from msgspec.structs import replace
 
 from ..agents.published import CannotPublish, load_agents
-from ..server.app import check_access, create_app
-from ..server.cluster import peers_socket
-from ..server.config.reload import NotReloaded, ReadSettings, Reloading
+from ..server.app import HoldfastServer, create_app
+from ..server.config.loopback import is_loopback
 from ..server.config.settings import (
     Settings,
     SettingsError,
@@ -32,13 +31,13 @@ from ..server.config.settings import (
     node_address,
     store_url,
 )
-from ..server.http.hardening import forbid_inspection
-from ..server.http.local_socket import listening_in
-from ..server.http.loopback import is_loopback
-from ..server.http.tls import tls_of
-from ..server.http.uvicorn_server import address, is_for_all, listen, serve_forever
-from ..server.metrics.port import metrics_socket
-from ..server.services import Parts
+from ..server.features.observe.metrics.port import metrics_socket
+from ..server.features.settings.reload import NotReloaded, ReadSettings, Reloading
+from ..server.kit.http.hardening import forbid_inspection
+from ..server.kit.http.local_socket import listening_in
+from ..server.kit.http.tls import tls_of
+from ..server.kit.http.uvicorn_server import address, is_for_all, listen, serve_forever
+from ..server.running.cluster import peers_socket
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
@@ -62,15 +61,15 @@ class Start:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (127.0.0.1). On others clients need a key or an account.")
+@click.option("--host", help="Address to listen on (127.0.0.1). Anything but loopback requires an API key or accounts.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")
 @click.option("--data", type=click.Path(), help="Data folder.")
 @click.option("--store", help="PostgreSQL database that servers share: postgresql://user@host:port/dbname.")
-@click.option("--model", type=click.Path(exists=True, dir_okay=False), help="GGUF file for the embedded model.")
+@click.option("--local-model", type=click.Path(), help="GGUF file to use in place of the built-in demo model.")
 @click.option("--agent", "agents", multiple=True, help="Publish a Python agent: [NAME=]MODULE:ATTRIBUTE. Repeatable.")
-@click.option("--nodes", type=click.IntRange(1, 64), help="Processes that serve the port. Needs PostgreSQL.")
+@click.option("--nodes", type=click.IntRange(1, 64), help="Number of server processes. Requires --store.")
 @click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
 @one_line_errors
 def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
@@ -82,12 +81,14 @@ def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flag
     ~/.config/holdfast/holdfast.toml, else holdfast.toml in the current folder if only you can write there.
     """
     forbid_inspection()
-    _name_file(config)
+    choice = settings_file_in_use(config, here=True)
 
     def read() -> tuple[Settings, dict[str, str]]:
         return load_with_sources(flags, os.environ, config, here=True)
 
     settings, _ = read()
+    if choice.path is not None:
+        click.echo(f"Settings file: {choice.path.absolute()}", err=True)
     start = Start(read, ServerLog(settings), agents)
     _check_encryption(settings)
     if settings.store:
@@ -107,7 +108,7 @@ def _check_encryption(settings: Settings) -> None:
                 logger.warning("%s. %s", check.what, check.advice)
     elif not is_loopback(settings.host):
         logger.warning(
-            "Listening on %s without TLS: everyone on the way can read keys and chats, and change them. Set tls_cert "
+            "Listening on %s without TLS: anyone on the network path can read and change keys and chats. Set tls_cert "
             "and tls_key, or let a proxy with TLS on this machine reach the server at 127.0.0.1.",
             settings.host,
         )
@@ -135,22 +136,22 @@ def _serve_one(
     published = _load(start.agents)
     store = open_store(store_url(settings))
     app = create_app(settings, store, os.environ, sources=sources, agents=published)
-    parts: Parts = app.state.parts
-    parts.metrics_socket, parts.peers_socket = metrics_socket(settings), peers_socket(settings)
-    start.log.node = lambda: parts.engine.node_id
-    if parts.traces is not None:
-        start.log.trace = parts.traces.ids
-    parts.reloading = _reloading(parts, start)
+    server: HoldfastServer = app.state.server
+    server.metrics_socket, server.peers_socket = metrics_socket(settings), peers_socket(settings)
+    start.log.node = lambda: server.engine.node_id
+    if server.observers.traces is not None:
+        start.log.trace = server.observers.traces.ids
+    server.settings.reloading = _reloading(server, start)
     if link is not None:
-        parts.on_reload = link.reload_all
+        server.settings.on_reload = link.reload_all
     # Before the start: a refusal is then one line and no traceback.
-    asyncio.run(_check_access(parts, settings.public_url or address(sock, settings)))
+    asyncio.run(_check_access(server, settings.public_url or address(sock, settings)))
 
     def ready(url: str) -> None:
-        _reload_on_signal(parts)
+        _reload_on_signal(server)
         on_ready(url)
         if link is None or link.number == 0:  # one downloads for all
-            _see_to_all_weights(parts)
+            _see_to_all_weights(server)
 
     with listening_in(data_folder(settings).absolute()) if local is None else nullcontext(local) as own:
         return 0 if serve_forever(app, sock, ready, own) else 1
@@ -224,7 +225,7 @@ def _showing(node: NodeMain) -> NodeMain:
     return wrapped
 
 
-def _reloading(parts: Parts, start: Start) -> Reloading:
+def _reloading(server: HoldfastServer, start: Start) -> Reloading:
     """Return the object that reloads the settings file."""
 
     def checked() -> tuple[Settings, dict[str, str]]:
@@ -233,13 +234,13 @@ def _reloading(parts: Parts, start: Start) -> Reloading:
         return settings, sources
 
     def use(settings: Settings) -> None:
-        parts.settings = settings
+        server.current.now = settings
         start.log.change(settings)
 
-    return Reloading(checked, parts.configured, parts.keys, os.environ, use)
+    return Reloading(checked, server.configured, server.keys, os.environ, use)
 
 
-def _reload_on_signal(parts: Parts) -> None:
+def _reload_on_signal(server: HoldfastServer) -> None:
     """Reload the settings file at each SIGHUP. The result is logged.
 
     At a terminal SIGHUP means that the terminal was closed, and ends the server.
@@ -247,29 +248,24 @@ def _reload_on_signal(parts: Parts) -> None:
 
     async def reload() -> None:
         with contextlib.suppress(NotReloaded):  # it is logged
-            await parts.reload_here()
+            await server.settings.reload_here()
 
     is_at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if hasattr(signal, "SIGHUP") and not is_at_terminal:  # Windows has none
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: parts.tasks.start(reload()))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: server.tasks.start(reload()))
 
 
-async def _check_access(parts: Parts, url: str) -> None:
+async def _check_access(server: HoldfastServer, url: str) -> None:
     """Check the settings of access, on an event loop that ends before the server's own begins."""
     try:
-        await check_access(parts, can_wait=True)
-        if parts.first_admin:
+        await server.accounts.check_access(can_wait=True)
+        if server.people.first_admin:
             where = f"{url.rstrip('/')}/first-admin"
-            click.echo(f"No accounts yet. Create the first admin at {where} with this code: {parts.first_admin}")
+            click.echo(
+                f"No accounts yet. Create the first admin at {where} with this code: {server.people.first_admin}"
+            )
     finally:
-        await disconnect(parts.store)
-
-
-def _name_file(config: str | None) -> None:
-    """Print the settings file in use, before its settings take effect."""
-    choice = settings_file_in_use(config, here=True)
-    if choice.path is not None:
-        click.echo(f"Settings file: {choice.path.absolute()}", err=True)
+        await disconnect(server.store)
 
 
 def _load(agents: Sequence[str]) -> dict[str, Any]:
@@ -279,8 +275,8 @@ def _load(agents: Sequence[str]) -> dict[str, Any]:
         raise SettingsError(str(error)) from error
 
 
-def _see_to_all_weights(parts: Parts) -> None:
-    providers = parts.configured.providers
+def _see_to_all_weights(server: HoldfastServer) -> None:
+    providers = server.configured.providers
     for provider in providers.all:
         if isinstance(provider, Local) and not (provider.demo and providers.real):  # else its first run downloads it
             _see_to_weights(provider)

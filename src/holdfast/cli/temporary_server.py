@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from ..server.accounts.keys import Keys
 from ..server.app import create_app
 from ..server.config.settings import Settings, store_url
-from ..server.http.hardening import forbid_inspection
-from ..server.http.local_socket import bind
-from ..server.http.uvicorn_server import serve_in_background
+from ..server.features.accounts.keys import Keys
+from ..server.kit.http.hardening import forbid_inspection
+from ..server.kit.http.local_socket import bind
+from ..server.kit.http.uvicorn_server import serve_in_background
 from ..store.opening import open_store
 from ..store.sqlite import StoreInUse
 from .client import CallFailed

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,30 +15,35 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ..access import CHAT, READ
-from ..asgi.event_stream import EventStream
+from ..engine.core import Core
 from ..errors import ModelNotFound
-from ..history import Message, Session, branch
+from ..history import Message, Session, branch, text_of
 from ..ids import ModelName, new_id
 from ..runs.admission import Places
-from ..server.api.session_input import check_prompt, one_line
-from ..server.api.session_transfer import copied
-from ..server.caller import access_of, owner_of, providers_of
-from ..server.errors import Json, NoContent, json_of
-from ..server.request import (
+from ..server.features.budgets.budgets import Budgets
+from ..server.features.sessions.session_input import check_prompt, one_line
+from ..server.features.sessions.session_transfer import copied
+from ..server.kit.caller import access_of, owner_of
+from ..server.kit.feature import Endpoint, Feature
+from ..server.kit.http.errors import Json, NoContent, json_of
+from ..server.kit.request import (
+    Bodies,
     System,
     check_name,
     check_params,
     decode,
     idempotency,
-    read_body,
     wants_events,
     whole_number,
 )
-from ..server.routing import Endpoint
-from ..server.services import Parts
-from ..store import Idempotency
+from ..server.kit.streams import Streams
+from ..server.sources.agents import AgentSources
+from ..server.sources.models import AllowedModels
+from ..server.starting.starting import Starting
+from ..store import Idempotency, Store
 from ..store.documents import IdempotencyKeys
 from ..store.files import with_pictures
+from ..store.semantics import matched, sought
 from ..wires import native, sse
 from ..wires.shapes import ListedComparisonJson
 from . import wire as wire
@@ -58,7 +64,7 @@ from .model import (
     swapped,
     voted,
 )
-from .runs import ComparisonChange, ComparisonHalfMade, Round
+from .runs import ComparisonChange, ComparisonHalfMade, Round, Rounds
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -108,274 +114,6 @@ class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = ""
 
 
-# Panes that answer.
-
-
-async def create_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Send one prompt to several models. Unless detached, the panes live as long as this connection."""
-    raw = await read_body(parts, request)
-    wanted, key = decode(raw, NewComparison), idempotency(request, raw)
-    _check(wanted)
-    if key is None:
-        return await _begin(parts, request, wanted)
-    key_id = IdempotencyKeys.id_of(key)
-    async with parts.rounds.lock(key_id):  # concurrent requests with one key make one comparison
-        if (comparison := await parts.rounds.made_with(key)) is None:
-            with contextlib.suppress(ComparisonHalfMade):
-                return await _begin(parts, request, wanted, key_id, key)
-            comparison = await parts.rounds.made_with(key)
-        if comparison is None:
-            raise ComparisonHalfMade
-        return await _answering(parts, request, Audience(parts.rounds, comparison))
-
-
-async def _begin(
-    parts: Parts,
-    request: Request,
-    wanted: NewComparison,
-    key_id: str | None = None,
-    key: Idempotency | None = None,
-) -> ASGIApp:
-    models = [await _model(parts, request, name) for name in wanted.models]
-    if wanted.blind:
-        _shuffled(models)
-    comparison = Comparison(
-        id=new_id("cmp"),
-        owner=owner_of(request),
-        prompts=(wanted.prompt,),
-        panes=tuple(_pane(number, model) for number, model in enumerate(models)),
-        system=wanted.system,
-        params=wanted.params,
-        blind=wanted.blind,
-        order=wanted.order,
-        kind=wanted.kind,
-        timeout=wanted.timeout,
-        lifetime=wanted.lifetime,
-        linger=wanted.linger,
-        created_at=parts.engine.now(),
-        key=key_id,
-        payer=parts.budgets.payer(request),
-    )
-    comparison = noted_if_blind(comparison)
-    async with _reserve(parts, comparison, models) as places:
-        async with parts.rounds.held(comparison.id):
-            if key is not None:
-                await parts.rounds.keep_key(key, comparison)
-            await parts.rounds.add(comparison)
-            going_on = parts.rounds.begin(comparison, range(len(models)), places.handed_over())
-    return await _answering(parts, request, going_on)
-
-
-def _check(wanted: NewComparison) -> None:
-    check_prompt(wanted.prompt, "prompt")
-    check_name(wanted.kind, "kind")
-    check_params(wanted.params)
-
-
-async def _model(parts: Parts, request: Request, name: str) -> ModelName:
-    """Return the full name of a model, so that its scores are counted under one name."""
-    full = (await providers_of(parts, request).find(name)).name
-    parts.agents.require_model(full, "a comparison")
-    return full
-
-
-def _require_models(request: Request, panes: Sequence[Pane]) -> None:
-    """Refuse a round with a model that the caller may not use any more, without its name: it may be hidden."""
-    if not all(access_of(request).may_ask(pane.model) for pane in panes):
-        raise ModelNotFound("A model of this comparison is no longer available to you.")
-
-
-def _pane(number: int, model: ModelName) -> Pane:
-    return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
-
-
-def _reserve(parts: Parts, comparison: Comparison, models: Sequence[ModelName]) -> AbstractAsyncContextManager[Places]:
-    """Reserve what all panes need, or refuse: either all start or none."""
-    at_once = len(models) if comparison.order == "parallel" else 1
-    return parts.starting.room.reserve_all(comparison.payer, models, at_once=at_once)
-
-
-async def next_turn(parts: Parts, request: Request) -> ASGIApp:
-    """Send one more prompt to every pane; each has its own history."""
-    kept = await _own(parts, request)
-    prompt = decode(await read_body(parts, request), NextTurn).prompt
-    check_prompt(prompt, "prompt")
-    return await _next_round(parts, request, kept, range(len(kept.panes)), lambda now: asked(now, prompt))
-
-
-async def reroll(parts: Parts, request: Request) -> ASGIApp:
-    """Regenerate the answer of one pane; the model does not see its earlier answer."""
-    kept = await _own(parts, request)
-    number = kept.pane(request.path_params["n"]).pane
-    decode(await read_body(parts, request) or b"{}", Reroll)
-    return await _next_round(parts, request, kept, [number], lambda now: asked_again(now, number))
-
-
-async def rerun(parts: Parts, request: Request) -> ASGIApp:
-    """Let every pane that did not complete answer the last prompt again."""
-    kept = await _own(parts, request)
-    decode(await read_body(parts, request) or b"{}", Reroll)
-    panes = panes_to_rerun(kept)
-    return await _next_round(parts, request, kept, panes, lambda now: asked_again(now, *panes))
-
-
-async def swap(parts: Parts, request: Request) -> ASGIApp:
-    """Replace the model of a pane. The new one gets the prompts only."""
-    kept = await _own(parts, request)
-    number = kept.pane(request.path_params["n"]).pane
-    wanted = decode(await read_body(parts, request), Swap)
-    swapped(kept, number, ModelName(""))  # raises its refusal before the model is looked up
-    model = await _model(parts, request, wanted.model)
-    return await _next_round(parts, request, kept, [number], lambda now: swapped(now, number, model))
-
-
-async def _next_round(
-    parts: Parts, request: Request, kept: Comparison, panes: range | list[int], change: ComparisonChange
-) -> ASGIApp:
-    payer = parts.budgets.payer(request)
-    async with parts.rounds.lock(kept.id):
-        then = change(await parts.rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
-        asked_panes = [then.panes[number] for number in panes]
-        _require_models(request, asked_panes)
-        async with _reserve(parts, replace(kept, payer=payer), [pane.model for pane in asked_panes]) as places:
-            async with parts.rounds.held(kept.id):
-                after = await parts.rounds.change(kept.id, kept.owner, lambda now: replace(change(now), payer=payer))
-                going_on = parts.rounds.begin(after, panes, places.handed_over())
-    return await _answering(parts, request, going_on)
-
-
-async def _answering(parts: Parts, request: Request, going_on: Round | Audience) -> ASGIApp:
-    """Respond with the live events of the panes, or with the comparison: at once if detached, else at the end."""
-    if wants_events(request):
-        return _events(parts, going_on)
-    if going_on.comparison.lifetime == "attached":
-        return RoundAnswer(going_on, parts.rounds.shown)
-    shown = await parts.rounds.shown(going_on.comparison)
-    return json_of(shown, status_code=202, headers={"location": f"/api/comparisons/{shown['id']}"})
-
-
-def _events(parts: Parts, going_on: Round | Audience) -> ASGIApp:
-    return EventStream(
-        RoundFrames(going_on, parts.rounds.shown),
-        parts.closing,
-        farewell=sse.farewell(1000),
-        on_leave=going_on.left,
-        heartbeat=parts.settings.heartbeat,
-        send_timeout=parts.settings.send_timeout,
-    )
-
-
-async def stop_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Stop every pane, including those that have not begun."""
-    kept = await _own(parts, request)
-    return json_of(await parts.rounds.shown(await parts.rounds.stop(kept)))
-
-
-async def detach_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Let the panes continue when their client leaves."""
-    return await _changed(parts, await _own(parts, request), detached)
-
-
-# Reading.
-
-
-async def list_comparisons(parts: Parts, request: Request) -> ASGIApp:
-    """List comparisons without their texts, the newest first."""
-    limit = whole_number(request, "limit", 50, 200)
-    query = request.query_params
-    found: list[ListedComparisonJson] = []
-    last = query.get("before")
-    while len(found) <= limit and (page := await parts.rounds.documents.page(owner=owner_of(request), before=last)):
-        sought = [it.body for it in page if query.get("kind") in (None, it.body.kind)][: limit + 1 - len(found)]
-        found += [wire.listed_comparison(await parts.rounds.as_it_is(kept)) for kept in sought]
-        last = page[-1].id
-    return json_of({"data": found[:limit], "has_more": len(found) > limit})
-
-
-async def get_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Return a comparison with the texts of its panes so far."""
-    return json_of(await parts.rounds.shown(await _own(parts, request)))
-
-
-async def watch_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Send the events of the running panes, from the first one. A disconnect stops nothing."""
-    kept = await _own(parts, request)
-    if kept.status == "settled" and request.headers.get("last-event-id"):
-        return NoContent()  # on 204 an EventSource stops reconnecting
-    return _events(parts, Audience(parts.rounds, kept))
-
-
-async def delete_comparison(parts: Parts, request: Request) -> ASGIApp:
-    """Stop a comparison's panes and delete it, its vote included."""
-    kept = await _own(parts, request)
-    async with parts.rounds.lock(kept.id):
-        await parts.rounds.delete(kept)
-    return NoContent()
-
-
-async def _own(parts: Parts, request: Request) -> Comparison:
-    return await parts.rounds.read(request.path_params["comparison_id"], owner_of(request))
-
-
-# Voting.
-
-
-async def vote(parts: Parts, request: Request) -> ASGIApp:
-    """Save the only vote, and reveal the models."""
-    kept = await _own(parts, request)
-    winner = decode(await read_body(parts, request), Ballot).winner
-    at = parts.engine.now()
-    return await _changed(parts, kept, lambda now: voted(now, winner, at))
-
-
-async def reveal(parts: Parts, request: Request) -> ASGIApp:
-    """Reveal the models without a vote."""
-    at = parts.engine.now()
-    return await _changed(parts, await _own(parts, request), lambda now: revealed(now, at))
-
-
-async def _changed(parts: Parts, kept: Comparison, change: ComparisonChange) -> ASGIApp:
-    async with parts.rounds.lock(kept.id):
-        change(await parts.rounds.read(kept.id, kept.owner))  # a refusal: a running round is newer than its document
-        after = await parts.rounds.change(kept.id, kept.owner, change)
-        if (going_on := parts.rounds.of(kept.id)) is not None:
-            after = going_on.comparison = change(going_on.comparison)
-    return json_of(await parts.rounds.shown(after))
-
-
-async def continue_pane(parts: Parts, request: Request) -> ASGIApp:
-    """Continue a pane in a chat session."""
-    kept = await _own(parts, request)
-    pane = kept.pane(request.path_params["n"])
-    wanted = decode(await read_body(parts, request) or b"{}", Continue)
-    if not kept.is_revealed:
-        raise StillBlind
-    session = await parts.store.get_session(pane.session_id)
-    messages = await parts.store.messages(pane.session_id)
-    path = branch(messages, session.head_id if session else None)
-    with_images = await with_pictures(parts.store, pane.session_id, path)
-    copies = copied([_with_model(message, pane.model) for message in with_images])
-    now = parts.engine.now()
-    new = Session(
-        id=new_id("ses"),
-        owner=kept.owner,
-        title=one_line(wanted.title) or (session.title if session else ""),
-        model=pane.model,
-        system=kept.system,
-        params=kept.params,
-        created_at=now,
-        updated_at=now,
-    )
-    new = await parts.store.copy_session(new, copies)
-    parts.engine.touch(new.id, new.owner)
-    return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
-
-
-def _with_model(message: Message, model: str) -> Message:
-    """Return a message with the name of its model, which a blind pane does not store."""
-    return msgspec.structs.replace(message, model=model) if message.role == "assistant" else message
-
-
 _THERE = {404: "no such comparison or pane"}
 _BAD = {400: "bad input", 413: "too large", **_THERE}
 _ROUND = {
@@ -389,46 +127,309 @@ _ROUND = {
 _ONE = "/api/comparisons/{comparison_id}"
 
 _SHOWN = {200: "the comparison", **_THERE}
-ENDPOINTS = [
-    Endpoint(
-        "POST", "/api/comparisons", create_comparison, who=CHAT, takes=NewComparison, answers=_ROUND, streams=True
-    ),
-    Endpoint(
+
+
+class ComparisonsApi(Feature):
+    """Comparisons: rounds, votes and reading."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        streams: Streams,
+        starting: Starting,
+        models: AllowedModels,
+        agents: AgentSources,
+        budgets: Budgets,
+        rounds: Rounds,
+        engine: Core,
+        store: Store,
+    ) -> None:
+        self._bodies, self._streams, self._starting, self._models = bodies, streams, starting, models
+        self._agents, self._budgets, self._rounds, self._engine = agents, budgets, rounds, engine
+        self._store = store
+
+    # Panes that answer.
+
+    @Endpoint("POST", "/api/comparisons", who=CHAT, takes=NewComparison, answers=_ROUND, streams=True)
+    async def create_comparison(self, request: Request) -> ASGIApp:
+        """Send one prompt to several models. Unless detached, the panes live as long as this connection."""
+        raw = await self._bodies.read(request)
+        wanted, key = decode(raw, NewComparison), idempotency(request, raw)
+        _check(wanted)
+        if key is None:
+            return await self._begin(request, wanted)
+        key_id = IdempotencyKeys.id_of(key)
+        async with self._rounds.lock(key_id):  # concurrent requests with one key make one comparison
+            if (comparison := await self._rounds.made_with(key)) is None:
+                with contextlib.suppress(ComparisonHalfMade):
+                    return await self._begin(request, wanted, key_id, key)
+                comparison = await self._rounds.made_with(key)
+            if comparison is None:
+                raise ComparisonHalfMade
+            return await self._answering(request, Audience(self._rounds, comparison))
+
+    async def _begin(
+        self,
+        request: Request,
+        wanted: NewComparison,
+        key_id: str | None = None,
+        key: Idempotency | None = None,
+    ) -> ASGIApp:
+        models = [await self._model(request, name) for name in wanted.models]
+        if wanted.blind:
+            _shuffled(models)
+        comparison = Comparison(
+            id=new_id("cmp"),
+            owner=owner_of(request),
+            prompts=(wanted.prompt,),
+            panes=tuple(_pane(number, model) for number, model in enumerate(models)),
+            system=wanted.system,
+            params=wanted.params,
+            blind=wanted.blind,
+            order=wanted.order,
+            kind=wanted.kind,
+            timeout=wanted.timeout,
+            lifetime=wanted.lifetime,
+            linger=wanted.linger,
+            created_at=self._engine.now(),
+            key=key_id,
+            payer=self._budgets.payer(request),
+        )
+        comparison = noted_if_blind(comparison)
+        async with self._reserve(comparison, models) as places:
+            async with self._rounds.held(comparison.id):
+                if key is not None:
+                    await self._rounds.keep_key(key, comparison)
+                await self._rounds.add(comparison)
+                going_on = self._rounds.begin(comparison, range(len(models)), places.handed_over())
+        return await self._answering(request, going_on)
+
+    async def _model(self, request: Request, name: str) -> ModelName:
+        """Return the full name of a model, so that its scores are counted under one name."""
+        full = (await self._models.providers(access_of(request)).find(name)).name
+        self._agents.require_model(full, "a comparison")
+        return full
+
+    def _reserve(self, comparison: Comparison, models: Sequence[ModelName]) -> AbstractAsyncContextManager[Places]:
+        """Reserve what all panes need, or refuse: either all start or none."""
+        at_once = len(models) if comparison.order == "parallel" else 1
+        return self._starting.room.reserve_all(comparison.payer, models, at_once=at_once)
+
+    @Endpoint("POST", f"{_ONE}/turns", who=CHAT, takes=NextTurn, answers=_ROUND, streams=True)
+    async def next_turn(self, request: Request) -> ASGIApp:
+        """Send one more prompt to every pane; each has its own history."""
+        kept = await self._own(request)
+        prompt = decode(await self._bodies.read(request), NextTurn).prompt
+        check_prompt(prompt, "prompt")
+        return await self._next_round(request, kept, range(len(kept.panes)), lambda now: asked(now, prompt))
+
+    @Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", who=CHAT, takes=Reroll, answers=_ROUND, streams=True)
+    async def reroll(self, request: Request) -> ASGIApp:
+        """Regenerate the answer of one pane; the model does not see its earlier answer."""
+        kept = await self._own(request)
+        number = kept.pane(request.path_params["n"]).pane
+        decode(await self._bodies.read(request) or b"{}", Reroll)
+        return await self._next_round(request, kept, [number], lambda now: asked_again(now, number))
+
+    @Endpoint("POST", f"{_ONE}/rerun", who=CHAT, takes=Reroll, answers=_ROUND, streams=True)
+    async def rerun(self, request: Request) -> ASGIApp:
+        """Let every pane that did not complete answer the last prompt again."""
+        kept = await self._own(request)
+        decode(await self._bodies.read(request) or b"{}", Reroll)
+        panes = panes_to_rerun(kept)
+        return await self._next_round(request, kept, panes, lambda now: asked_again(now, *panes))
+
+    @Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", who=CHAT, takes=Swap, answers=_ROUND, streams=True)
+    async def swap(self, request: Request) -> ASGIApp:
+        """Replace the model of a pane. The new one gets the prompts only."""
+        kept = await self._own(request)
+        number = kept.pane(request.path_params["n"]).pane
+        wanted = decode(await self._bodies.read(request), Swap)
+        swapped(kept, number, ModelName(""))  # raises its refusal before the model is looked up
+        model = await self._model(request, wanted.model)
+        return await self._next_round(request, kept, [number], lambda now: swapped(now, number, model))
+
+    async def _next_round(
+        self, request: Request, kept: Comparison, panes: range | list[int], change: ComparisonChange
+    ) -> ASGIApp:
+        payer = self._budgets.payer(request)
+        async with self._rounds.lock(kept.id):
+            then = change(await self._rounds.read(kept.id, kept.owner))  # raises a refusal before the start is counted
+            asked_panes = [then.panes[number] for number in panes]
+            _require_models(request, asked_panes)
+            async with self._reserve(replace(kept, payer=payer), [pane.model for pane in asked_panes]) as places:
+                async with self._rounds.held(kept.id):
+                    after = await self._rounds.change(
+                        kept.id, kept.owner, lambda now: replace(change(now), payer=payer)
+                    )
+                    going_on = self._rounds.begin(after, panes, places.handed_over())
+        return await self._answering(request, going_on)
+
+    async def _answering(self, request: Request, going_on: Round | Audience) -> ASGIApp:
+        """Respond with the live events of the panes, or with the comparison: at once if detached, else at the end."""
+        if wants_events(request):
+            return self._events(going_on)
+        if going_on.comparison.lifetime == "attached":
+            return RoundAnswer(going_on, self._rounds.shown)
+        shown = await self._rounds.shown(going_on.comparison)
+        return json_of(shown, status_code=202, headers={"location": f"/api/comparisons/{shown['id']}"})
+
+    def _events(self, going_on: Round | Audience) -> ASGIApp:
+        frames = RoundFrames(going_on, self._rounds.shown)
+        return self._streams.stream(frames, farewell=sse.farewell(1000), on_leave=going_on.left)
+
+    @Endpoint("POST", f"{_ONE}/stop", who=CHAT, stores=False, answers=_SHOWN)
+    async def stop_comparison(self, request: Request) -> ASGIApp:
+        """Stop every pane, including those that have not begun."""
+        kept = await self._own(request)
+        return json_of(await self._rounds.shown(await self._rounds.stop(kept)))
+
+    @Endpoint("POST", f"{_ONE}/detach", who=CHAT, stores=False, answers=_SHOWN)
+    async def detach_comparison(self, request: Request) -> ASGIApp:
+        """Let the panes continue when their client leaves."""
+        return await self._changed(await self._own(request), detached)
+
+    # Reading.
+
+    @Endpoint(
         "GET",
         "/api/comparisons",
-        list_comparisons,
         who=READ,
-        query={"limit": "1 to 200", "before": "the last id before", "kind": "only those of this kind"},
+        query={
+            "limit": "1 to 200",
+            "before": "the last id before",
+            "kind": "only those of this kind",
+            "query": "words in their prompts",
+        },
         answers={200: "comparisons without their texts", 400: "a bad query"},
-    ),
-    Endpoint("GET", _ONE, get_comparison, who=READ, answers=_SHOWN),
-    Endpoint(
-        "DELETE", _ONE, delete_comparison, who=CHAT, audit="comparison.delete", answers={204: "deleted", **_THERE}
-    ),
-    Endpoint("POST", f"{_ONE}/turns", next_turn, who=CHAT, takes=NextTurn, answers=_ROUND, streams=True),
-    Endpoint("POST", f"{_ONE}/stop", stop_comparison, who=CHAT, stores=False, answers=_SHOWN),
-    Endpoint("POST", f"{_ONE}/detach", detach_comparison, who=CHAT, stores=False, answers=_SHOWN),
-    Endpoint("POST", f"{_ONE}/rerun", rerun, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
-    Endpoint(
+    )
+    async def list_comparisons(self, request: Request) -> ASGIApp:
+        """List comparisons without their texts, the newest first: all, or those whose prompts have some words."""
+        limit = whole_number(request, "limit", 50, 200)
+        query = request.query_params
+        is_wanted = partial(_is_wanted, query.get("kind"), sought(text) if (text := query.get("query")) else None)
+        found: list[ListedComparisonJson] = []
+        last = query.get("before")
+        while len(found) <= limit and (page := await self._rounds.documents.page(owner=owner_of(request), before=last)):
+            listed = [it.body for it in page if is_wanted(it.body)][: limit + 1 - len(found)]
+            found += [wire.listed_comparison(await self._rounds.as_it_is(kept)) for kept in listed]
+            last = page[-1].id
+        return json_of({"data": found[:limit], "has_more": len(found) > limit})
+
+    @Endpoint("GET", _ONE, who=READ, answers=_SHOWN)
+    async def get_comparison(self, request: Request) -> ASGIApp:
+        """Return a comparison with the texts of its panes so far."""
+        return json_of(await self._rounds.shown(await self._own(request)))
+
+    @Endpoint(
         "GET",
         f"{_ONE}/events",
-        watch_comparison,
         who=READ,
         answers={200: "the events of its panes, to their end", 204: "it has settled", **_THERE},
         streams=True,
-    ),
-    Endpoint(
-        "POST", f"{_ONE}/vote", vote, who=CHAT, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD}
-    ),
-    Endpoint("POST", f"{_ONE}/reveal", reveal, who=CHAT, stores=False, answers=_SHOWN),
-    Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", reroll, who=CHAT, takes=Reroll, answers=_ROUND, streams=True),
-    Endpoint("POST", f"{_ONE}/panes/{{n}}/swap", swap, who=CHAT, takes=Swap, answers=_ROUND, streams=True),
-    Endpoint(
+    )
+    async def watch_comparison(self, request: Request) -> ASGIApp:
+        """Send the events of the running panes, from the first one. A disconnect stops nothing."""
+        kept = await self._own(request)
+        if kept.status == "settled" and request.headers.get("last-event-id"):
+            return NoContent()  # on 204 an EventSource stops reconnecting
+        return self._events(Audience(self._rounds, kept))
+
+    @Endpoint("DELETE", _ONE, who=CHAT, audit="comparison.delete", answers={204: "deleted", **_THERE})
+    async def delete_comparison(self, request: Request) -> ASGIApp:
+        """Stop a comparison's panes and delete it, its vote included."""
+        kept = await self._own(request)
+        async with self._rounds.lock(kept.id):
+            await self._rounds.delete(kept)
+        return NoContent()
+
+    async def _own(self, request: Request) -> Comparison:
+        return await self._rounds.read(request.path_params["comparison_id"], owner_of(request))
+
+    # Voting.
+
+    @Endpoint("POST", f"{_ONE}/vote", who=CHAT, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD})
+    async def vote(self, request: Request) -> ASGIApp:
+        """Save the only vote, and reveal the models."""
+        kept = await self._own(request)
+        winner = decode(await self._bodies.read(request), Ballot).winner
+        at = self._engine.now()
+        return await self._changed(kept, lambda now: voted(now, winner, at))
+
+    @Endpoint("POST", f"{_ONE}/reveal", who=CHAT, stores=False, answers=_SHOWN)
+    async def reveal(self, request: Request) -> ASGIApp:
+        """Reveal the models without a vote."""
+        at = self._engine.now()
+        return await self._changed(await self._own(request), lambda now: revealed(now, at))
+
+    async def _changed(self, kept: Comparison, change: ComparisonChange) -> ASGIApp:
+        async with self._rounds.lock(kept.id):
+            change(
+                await self._rounds.read(kept.id, kept.owner)
+            )  # a refusal: a running round is newer than its document
+            after = await self._rounds.change(kept.id, kept.owner, change)
+            if (going_on := self._rounds.of(kept.id)) is not None:
+                after = going_on.comparison = change(going_on.comparison)
+        return json_of(await self._rounds.shown(after))
+
+    @Endpoint(
         "POST",
         f"{_ONE}/panes/{{n}}/continue",
-        continue_pane,
         who=CHAT,
         takes=Continue,
         answers={201: "the session", 409: "still blind", **_BAD},
-    ),
-]
+    )
+    async def continue_pane(self, request: Request) -> ASGIApp:
+        """Continue a pane in a chat session."""
+        kept = await self._own(request)
+        pane = kept.pane(request.path_params["n"])
+        wanted = decode(await self._bodies.read(request) or b"{}", Continue)
+        if not kept.is_revealed:
+            raise StillBlind
+        session = await self._store.get_session(pane.session_id)
+        messages = await self._store.messages(pane.session_id)
+        path = branch(messages, session.head_id if session else None)
+        with_images = await with_pictures(self._store, pane.session_id, path)
+        copies = copied([_with_model(message, pane.model) for message in with_images])
+        now = self._engine.now()
+        new = Session(
+            id=new_id("ses"),
+            owner=kept.owner,
+            title=one_line(wanted.title) or (session.title if session else ""),
+            model=pane.model,
+            system=kept.system,
+            params=kept.params,
+            created_at=now,
+            updated_at=now,
+        )
+        new = await self._store.copy_session(new, copies)
+        self._engine.touch(new.id, new.owner)
+        return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
+
+
+def _check(wanted: NewComparison) -> None:
+    check_prompt(wanted.prompt, "prompt")
+    check_name(wanted.kind, "kind")
+    check_params(wanted.params)
+
+
+def _require_models(request: Request, panes: Sequence[Pane]) -> None:
+    """Refuse a round with a model that the caller may not use any more, without its name: it may be hidden."""
+    if not all(access_of(request).may_ask(pane.model) for pane in panes):
+        raise ModelNotFound("A model of this comparison is no longer available to you.")
+
+
+def _pane(number: int, model: ModelName) -> Pane:
+    return Pane(pane=number, model=model, session_id=new_id("ses"), run_id=new_id("run"))
+
+
+def _with_model(message: Message, model: str) -> Message:
+    """Return a message with the name of its model, which a blind pane does not store."""
+    return msgspec.structs.replace(message, model=model) if message.role == "assistant" else message
+
+
+def _is_wanted(kind: str | None, words: Sequence[str] | None, kept: Comparison) -> bool:
+    """Return whether a comparison is of a kind, and its prompts have all of the words that are searched for."""
+    if kind not in (None, kept.kind):
+        return False
+    return words is None or 0 < matched("\n".join(map(text_of, kept.prompts)), words) == len(words)

@@ -15,7 +15,7 @@ from ..asgi.delayed_response import DelayedResponse
 from ..errors import RunNotFound, StoreUnavailable
 from ..events import StoppedBy
 from ..runs.run import Run
-from ..server.errors import json_of
+from ..server.kit.http.errors import json_of
 from ..watchers import Watchers
 from ..wires.shapes import ComparisonJson
 from . import wire as wire

@@ -25,7 +25,7 @@ from ..events import (
     StoppedBy,
     UsageSource,
 )
-from ..ids import ModelName, full_name, new_id
+from ..ids import BLIND, ModelName, full_name, new_id
 
 DOCUMENT = "comparison"
 """The kind of document that keeps a comparison."""
@@ -226,7 +226,7 @@ def label(pane: int) -> str:
 
 def masked(pane: int) -> ModelName:
     """Return the blind name of the model in a pane."""
-    return full_name("blind", label(pane))
+    return full_name(BLIND, label(pane))
 
 
 # Changes. Each returns the changed comparison, or raises a refusal.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..asks import PaneAsk
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import (
     HoldfastError,
     RunLimitReached,
@@ -209,6 +209,8 @@ class Round(JobWork):
             lifetime="attached",
             ask=PaneAsk(params=kept.params, comparison_id=kept.id),
             payer=kept.payer,
+            created_at=rounds.engine.now(),  # for its source, which counts it for the budgets of this day
+            node_id=rounds.engine.node_id,
         )
         self._places.give_back()  # the start takes the place again at once
         source = rounds.sources.of(record, report)
@@ -284,7 +286,7 @@ class Rounds:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Core,
         store: Store,
         sources: PaneSources,
         prices: Prices,

@@ -9,41 +9,62 @@ from starlette.types import ASGIApp
 
 from ..access import READ
 from ..errors import BadRequest
-from ..server.caller import owner_of
-from ..server.errors import Json
-from ..server.http.csv_responses import csv_answer, wants_csv
-from ..server.routing import Endpoint
-from ..server.services import Parts
+from ..server.kit.caller import owner_of
+from ..server.kit.csv_responses import csv_answer, wants_csv
+from ..server.kit.feature import Endpoint, Feature
+from ..server.kit.http.errors import Json
+from ..server.kit.http.offload import Offload
 from ..wires import native
 from .model import Comparison
+from .runs import Rounds
 from .scores import scoreboard, vote_rows, votes
 
-
-async def comparison_scores(parts: Parts, request: Request) -> ASGIApp:
-    """Return the scores of the models: ratings from blind votes, counts, and speed of completed panes."""
-    as_table, chosen = wants_csv(request), await _chosen(parts, request)
-    scores = await parts.offload.run(lambda: scoreboard(chosen))  # many votes take a second
-    return csv_answer(scores["models"], "scores.csv") if as_table else Json(scores)
+_QUERY = {"kind": "only comparisons of this kind", "since": "made at or after", "until": "made before"}
 
 
-async def export_votes(parts: Parts, request: Request) -> ASGIApp:
-    """Return every vote with its panes."""
-    as_table, votes_json = wants_csv(request), votes(await _chosen(parts, request))
-    for vote in votes_json:
-        vote["at"] = native.moment(vote["at"])
-    return csv_answer(vote_rows(votes_json), "votes.csv") if as_table else Json({"data": votes_json})
+class ScoresApi(Feature):
+    """The scores of models, from votes."""
 
+    def __init__(self, rounds: Rounds, offload: Offload) -> None:
+        self._rounds, self._offload = rounds, offload
 
-async def _chosen(parts: Parts, request: Request) -> list[Comparison]:
-    """Return the caller's comparisons that match the query's kind and time, the newest first."""
-    kind, since, until = request.query_params.get("kind"), _moment(request, "since"), _moment(request, "until")
-    chosen: list[Comparison] = []
-    async for stored in parts.rounds.documents.all(owner=owner_of(request)):
-        comparison = stored.body
-        is_in_time = (since or 0.0) <= comparison.created_at < (until or float("inf"))
-        if is_in_time and kind in (None, comparison.kind):
-            chosen.append(comparison)
-    return chosen
+    @Endpoint(
+        "GET",
+        "/api/comparisons/scores",
+        who=READ,
+        query={**_QUERY, "format": "json or csv"},
+        answers={200: "the scores", 400: "a bad query"},
+    )
+    async def comparison_scores(self, request: Request) -> ASGIApp:
+        """Return the scores of the models: ratings from blind votes, counts, and speed of completed panes."""
+        as_table, chosen = wants_csv(request), await self._chosen(request)
+        scores = await self._offload.run(lambda: scoreboard(chosen))  # many votes take a second
+        return csv_answer(scores["models"], "scores.csv") if as_table else Json(scores)
+
+    @Endpoint(
+        "GET",
+        "/api/comparisons/export",
+        who=READ,
+        query={**_QUERY, "format": "json or csv"},
+        answers={200: "every vote", 400: "a bad query"},
+    )
+    async def export_votes(self, request: Request) -> ASGIApp:
+        """Return every vote with its panes."""
+        as_table, votes_json = wants_csv(request), votes(await self._chosen(request))
+        for vote in votes_json:
+            vote["at"] = native.moment(vote["at"])
+        return csv_answer(vote_rows(votes_json), "votes.csv") if as_table else Json({"data": votes_json})
+
+    async def _chosen(self, request: Request) -> list[Comparison]:
+        """Return the caller's comparisons that match the query's kind and time, the newest first."""
+        kind, since, until = request.query_params.get("kind"), _moment(request, "since"), _moment(request, "until")
+        chosen: list[Comparison] = []
+        async for stored in self._rounds.documents.all(owner=owner_of(request)):
+            comparison = stored.body
+            is_in_time = (since or 0.0) <= comparison.created_at < (until or float("inf"))
+            if is_in_time and kind in (None, comparison.kind):
+                chosen.append(comparison)
+        return chosen
 
 
 def _moment(request: Request, name: str) -> float | None:
@@ -56,26 +77,3 @@ def _moment(request: Request, name: str) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError):
         raise BadRequest(f"{name} is a day or a time, as 2026-11-16 or 2026-11-16T04:00:00Z.", param=name) from None
-
-
-_QUERY = {"kind": "only comparisons of this kind", "since": "made at or after", "until": "made before"}
-
-# Before the routes with ids: routes are tried in order.
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/api/comparisons/scores",
-        comparison_scores,
-        who=READ,
-        query={**_QUERY, "format": "json or csv"},
-        answers={200: "the scores", 400: "a bad query"},
-    ),
-    Endpoint(
-        "GET",
-        "/api/comparisons/export",
-        export_votes,
-        who=READ,
-        query={**_QUERY, "format": "json or csv"},
-        answers={200: "every vote", 400: "a bad query"},
-    ),
-]

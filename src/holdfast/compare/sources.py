@@ -43,6 +43,9 @@ from .model import PaneAnswer
 
 logger = logging.getLogger(__name__)
 
+HiddenCount = Callable[[], Usage | None]
+"""Returns what the provider of a blind pane has counted, which the events of its run do not tell."""
+
 
 class PaneFailed(SourceFailed):
     """The answer of a model in a blind comparison failed. The reason is shown after the reveal."""
@@ -106,19 +109,21 @@ class PaneSources:
         self,
         chats: ChatSources,
         begin: Callable[[RunRecord], None] = lambda record: None,
-        metered: Callable[[RunRecord, ModelName, Source], Source] | None = None,
+        metered: Callable[[RunRecord, ModelName, Source, HiddenCount | None], Source] | None = None,
     ) -> None:
         """`begin` is called in the task of each run, with its record.
 
-        `metered` wraps the source of a run, so that its usage counts for the budgets.
+        `metered` wraps the source of a run, so that its usage counts for the budgets, and also the count that a blind
+        run does not show.
         """
         self._chats = chats
         self._begin = begin
-        self._metered = metered or (lambda record, model, source: source)
+        self._metered = metered or (lambda record, model, source, counted: source)
 
     def of(self, record: RunRecord, report: PaneReport) -> Source:
         """Return the source of a pane's run. It fills the report."""
-        return self._metered(record, report.model, partial(self._ask, record, report))
+        hidden = (lambda: report.usage) if report.blind else None
+        return self._metered(record, report.model, partial(self._ask, record, report), hidden)
 
     async def _ask(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
         self._begin(record)

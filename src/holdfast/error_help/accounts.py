@@ -32,7 +32,7 @@ ACCOUNT_ERRORS = (
     ErrorHelp(
         "passkey_refused",
         "401",
-        "the answer of a passkey proves nothing",
+        "the response of a passkey proves nothing",
         "It was removed, took more than five minutes, was used before, or is for another address of this server.",
         "Try again, or sign in another way. With a proxy set `public_url` to the address that people open.",
         "32.20",
@@ -170,7 +170,7 @@ ACCOUNT_ERRORS = (
         "401",
         "the sign-in of this browser has ended",
         "It expired, it was ended in another browser or by an admin, or the password was changed.",
-        "Sign in again. Running answers were not stopped by it.",
+        "Sign in again. Running responses were not stopped by it.",
         "32.3",
     ),
     ErrorHelp(

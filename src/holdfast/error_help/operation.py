@@ -168,6 +168,13 @@ START_ERRORS = (
         "Correct what the message names. `holdfast config check` checks everything at once.",
     ),
     ErrorHelp(
+        "port_in_use",
+        _START,
+        "another program listens on the port",
+        "Another server of Holdfast runs already, or another program has the port.",
+        "Use that server, stop the program (`ss -ltnp` names it), or choose another port with `--port`.",
+    ),
+    ErrorHelp(
         "data_folder_not_safe",
         _START,
         "another user could change the data folder",
@@ -207,21 +214,21 @@ START_ERRORS = (
         _START,
         "the store is PostgreSQL, and asyncpg is not installed",
         "The extra `postgres` is missing.",
-        "`pip install 'holdfast[postgres]'`.",
+        "Install it: `make setup` in a clone, or `pip install '/path/to/holdfast[postgres]'`.",
     ),
     ErrorHelp(
         "traces_not_installed",
         _START,
         "traces are on, and OpenTelemetry's SDK is not installed",
         "The extra `otel` is missing.",
-        "`pip install 'holdfast[otel]'`, or turn traces off.",
+        "Install it: `make setup` in a clone, or `pip install '/path/to/holdfast[otel]'`. Or turn traces off.",
     ),
     ErrorHelp(
         "metrics_not_installed",
         _START,
         "metrics are on, and prometheus-client is not installed",
         "The extra `metrics` is missing.",
-        "`pip install 'holdfast[metrics]'`, or turn metrics off.",
+        "Install it: `make setup` in a clone, or `pip install '/path/to/holdfast[metrics]'`. Or turn metrics off.",
     ),
     ErrorHelp(
         "copy_refused",

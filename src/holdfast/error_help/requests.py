@@ -190,9 +190,9 @@ REQUEST_ERRORS = (
     ErrorHelp(
         "websocket_response_limit_reached",
         "429",
-        "sixteen requests of one WebSocket are waiting for their answers",
+        "sixteen requests of one WebSocket are waiting for their responses",
         "The client sends requests faster than they are answered.",
-        "Wait for answers, or open a second connection.",
+        "Wait for responses, or open a second connection.",
         "24.30",
     ),
     ErrorHelp(

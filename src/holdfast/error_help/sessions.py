@@ -68,7 +68,7 @@ SESSION_ERRORS = (
         "409",
         "the response of a WebSocket was stopped",
         "A cancel, another client or a limit stopped it. The text so far is stored.",
-        "Nothing is wrong. Send a new request if you want an answer.",
+        "Nothing is wrong. Send a new request if you want a response.",
         "24.31",
     ),
     ErrorHelp(
@@ -124,7 +124,7 @@ SESSION_ERRORS = (
         "thread_continue_in_flight",
         "409",
         "the message that the thread should continue is not finished",
-        "The answer that you want to continue is still being written.",
+        "The response that you want to continue is still being written.",
         "Wait until it has ended, then continue.",
         "23.11",
     ),
@@ -174,7 +174,7 @@ SESSION_ERRORS = (
         "resume_gap",
         "410",
         "the log no longer reaches back to the cursor",
-        "The events of a run are deleted after `log_days`, and the log of a very long run is trimmed.",
+        "The events of a run are deleted after `event_days`, and the log of a very long run is trimmed.",
         "Read from `after=snapshot`: all of the text, then what follows.",
     ),
     ErrorHelp(
@@ -219,7 +219,7 @@ SESSION_ERRORS = (
         "comparison_running",
         "409",
         "panes of the comparison are still answering",
-        "Voting and repeating panes are possible only after all answers have ended.",
+        "Voting and repeating panes are possible only after all responses have ended.",
         "Wait until all panes have ended, or stop them.",
     ),
     ErrorHelp(
@@ -240,7 +240,7 @@ SESSION_ERRORS = (
         "already_decided",
         "409",
         "the comparison was voted on, so its panes cannot answer again",
-        "A new answer would replace one that was voted on.",
+        "A new response would replace one that was voted on.",
         "Start a new comparison.",
     ),
     ErrorHelp(
@@ -253,8 +253,8 @@ SESSION_ERRORS = (
     ErrorHelp(
         "pane_cannot_win",
         "409",
-        "the answer of that pane did not complete",
-        "You cannot vote for an answer that failed, was cut off, or was stopped.",
+        "the response of that pane did not complete",
+        "You cannot vote for a response that failed, was cut off, or was stopped.",
         "Vote for another pane, or run this one again.",
     ),
     ErrorHelp(

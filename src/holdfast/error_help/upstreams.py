@@ -76,7 +76,7 @@ UPSTREAM_ERRORS = (
         "upstream_broke",
         "502",
         "the upstream's stream was cut, ended without a finish reason, or was invalid",
-        "The connection to the provider was lost, or its server died, in the middle of an answer.",
+        "The connection to the provider was lost, or its server died, in the middle of a response.",
         "The text so far is saved. Use Continue or Retry. If it happens often, check the proxies between both.",
     ),
     ErrorHelp(
@@ -105,7 +105,7 @@ UPSTREAM_ERRORS = (
         "502",
         "the upstream answered with only audio or pictures, which cannot be passed on",
         "The model produces no text.",
-        "Use a model that answers in text.",
+        "Use a model that responds in text.",
     ),
     ErrorHelp(
         "proxy_refused",
@@ -119,7 +119,7 @@ UPSTREAM_ERRORS = (
         "deadline_exceeded",
         "504",
         "the run took longer than `deadline`",
-        "The answer took longer than the limit, an hour by default, or the agent did not finish.",
+        "The response took longer than the limit, an hour by default, or the agent did not finish.",
         "The text so far is saved. Raise `deadline`, or give an agent `max_steps` and `max_seconds`.",
     ),
     ErrorHelp(
@@ -138,7 +138,7 @@ MODEL_ERRORS = (
         "502",
         "the runtime of the model is not installed",
         "The extra `local` is missing, or has no build for this platform.",
-        "`pip install 'holdfast[local]'`, or connect another model.",
+        "Install it: `make setup` in a clone, or `pip install '/path/to/holdfast[local]'`. Or connect another model.",
     ),
     ErrorHelp(
         "model_not_loaded",
@@ -150,7 +150,7 @@ MODEL_ERRORS = (
     ErrorHelp(
         "weights_missing",
         "502",
-        "the model's file does not exist, and could not be created",
+        "the model's file does not exist, and could not be downloaded",
         "The path in `model` is wrong, or `offline` forbids the download.",
         "Correct `model`, or allow the download once.",
     ),
@@ -179,7 +179,7 @@ MODEL_ERRORS = (
         "answer_lost",
         "502",
         "the answer to continue is gone",
-        "After a restart, the model's server no longer had the answer, or had a different text.",
+        "After a restart, the model's server no longer had the response, or had a different text.",
         "The text that was shown is saved. Use Retry.",
     ),
     ErrorHelp(

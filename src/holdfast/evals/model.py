@@ -5,12 +5,10 @@ A *batch* is a set of prompts with its models and settings. A *cell* is one prom
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -19,7 +17,7 @@ from ..access import Payer
 from ..events import Outcome
 from ..ids import ModelName
 
-__all__ = ["Batch", "BatchPrompt", "BatchReport", "Cell", "Match", "agrees", "as_csv", "wilson"]
+__all__ = ["Batch", "BatchPrompt", "BatchReport", "Cell", "Match", "agrees", "wilson"]
 
 Match = Literal["exact", "contains", "regex", "number"]
 State = Literal["making", "running", "stopped", "finished", "deleting"]
@@ -232,33 +230,3 @@ def wilson(right: int, asked: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * asked)) / (1 + z2 / asked)
     reach = math.sqrt(z2 * (share * (1 - share) + z2 / (4 * asked)) / asked) / (1 + z2 / asked)
     return (max(0.0, middle - reach), min(1.0, middle + reach))
-
-
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV; one level of nested objects becomes columns.
-
-    A text that a spreadsheet would take for a formula gets a leading quote.
-    """
-    flat = [_flat(row) for row in rows]
-    columns = list(dict.fromkeys(column for row in flat for column in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({column: _harmless(value) for column, value in row.items()} for row in flat)
-    return out.getvalue()
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{name}_{inner}": each for inner, each in value.items()})
-        else:
-            flat[name] = value
-    return flat
-
-
-def _harmless(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

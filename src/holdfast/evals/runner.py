@@ -19,13 +19,13 @@ import msgspec
 
 from ..access import Payer
 from ..asks import ChatAsk
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
 from ..ids import new_id
 from ..nodes.jobs import Jobs
-from ..pricing import NO_PRICES, Prices, cost
+from ..pricing import Prices, cost
 from ..runs.run import Run
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
@@ -85,9 +85,10 @@ class BatchRunner:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Core,
         start: Callable[..., Awaitable[Run]],
-        prices: Prices = NO_PRICES,
+        payer_now: Callable[[Payer], Awaitable[Payer]],
+        prices: Prices,
     ) -> None:
         """`start` starts a run as the engine does, within the limits of its owner and its payer."""
         self.documents = Documents(store, KIND, Batch, now=engine.now)
@@ -99,6 +100,7 @@ class BatchRunner:
         )
         self._retry = self.jobs.retry
         self._start = start
+        self._payer_now = payer_now
         self._prices = prices
         self._patterns = Patterns()
         self.pattern_check = PatternCheck()
@@ -389,8 +391,13 @@ class BatchRunner:
                 return  # the next process resumes it
 
     async def _answer(self, work: BatchWork, prompt: int, model: int) -> None:
-        if (run := await self._begin(work, prompt, model)) is None:
+        run = await self._begin(work, prompt, model)
+        if run is None:
             return
+        if isinstance(run, HoldfastError):
+            error = {**native.error(run.info())}
+            refused = Cell(prompt=prompt, model=model, outcome="failed", error=error, settled_at=self._engine.now())
+            return await self._keep(work, refused)
         with work.asking(run):
             settled = await run.settled()
         if isinstance(settled, Stopped) and (settled.by == "shutdown" or work.is_stopping):
@@ -401,22 +408,24 @@ class BatchRunner:
         cell = await self._judged(work, msgspec.structs.replace(cell, cost=cost(price, settled.usage)))
         await self._keep(work, cell)
 
-    async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | None:
-        """Start the run of a cell, as soon as there is room for it."""
+    async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | HoldfastError | None:
+        """Start the run of a cell, as soon as there is room for it. Return the error if it may not start."""
         while not work.is_stopping:
-            record = RunRecord(
-                id=new_id("run"),
-                owner=work.owner,
-                model=work.batch.models[model],
-                kind="batch",
-                ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
-                payer=work.batch.payer,
-            )
             try:
+                record = RunRecord(
+                    id=new_id("run"),
+                    owner=work.owner,
+                    model=work.batch.models[model],
+                    kind="batch",
+                    ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
+                    payer=await self._payer_now(work.batch.payer),
+                )
                 return await self._start(record, keep=False, deadline=work.batch.timeout)
+            except ShuttingDown:
+                raise
             except HoldfastError as error:
-                if error.status != 429:
-                    raise
+                if error.status not in (429, 503):
+                    return error
                 await work.pause(max(error.retry_after or 0.0, AGAIN))
         return None
 

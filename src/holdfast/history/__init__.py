@@ -14,6 +14,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    Leg,
     Settled,
     Settlement,
     Stopped,
@@ -112,6 +113,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of an agent's answer: their texts together are its content."""
     figures: Figures | None = None
     """Its times and tokens; None if it was not answered here."""
+    legs: tuple[Leg, ...] = ()
+    """The calls of models that have written it, if there was more than one."""
     author: str = ""
     """The name of the person who wrote it; empty without accounts."""
     automatic: bool = False
@@ -188,6 +191,7 @@ def answer_message(
         tool_calls=calls,
         steps=steps,
         figures=figures,
+        legs=settlement.legs,
         created_at=at,
     )
 
@@ -393,4 +397,8 @@ def _characters(value: Any) -> int:
         return sum(map(_characters, value))
     if not isinstance(value, dict):
         return 0
-    return sum([_characters(inner) for field, inner in value.items() if field in _COUNTED])
+    count = 0
+    for field, inner in value.items():  # a loop, since each turn counts every message of a session again
+        if field in _COUNTED:
+            count += len(inner) if isinstance(inner, str) else _characters(inner)
+    return count

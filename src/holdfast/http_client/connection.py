@@ -39,7 +39,18 @@ class Repeatable(Broken):
 class Reply:
     """A response: its status, its headers with names in lower case, and its body as it arrives."""
 
-    __slots__ = ("_connection", "_error", "_pieces", "_size", "_waiter", "headers", "is_whole", "sink", "status")
+    __slots__ = (
+        "_connection",
+        "_error",
+        "_loop",
+        "_pieces",
+        "_size",
+        "_waiter",
+        "headers",
+        "is_whole",
+        "sink",
+        "status",
+    )
 
     def __init__(self, connection: Connection, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
@@ -49,6 +60,7 @@ class Reply:
         self.sink: Callable[[bytes], bool] | None = None
         """Takes the body as it arrives, while a task waits in `pour`. False: no more for now."""
         self._connection: Connection | None = connection
+        self._loop = connection.loop
         self._pieces: list[bytes] = []
         self._size = 0
         self._error: Broken | None = None
@@ -57,7 +69,7 @@ class Reply:
     async def read(self) -> bytes:
         """Return the buffered bytes, or else wait for the next ones; empty at the end. Raises `Broken`."""
         if not self._pieces and not self.is_whole and self._error is None:
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:
@@ -73,7 +85,7 @@ class Reply:
         if self._pieces and not sink(self._take()):
             return
         if not self.is_whole and self._error is None:
-            self.sink, self._waiter = sink, asyncio.get_running_loop().create_future()
+            self.sink, self._waiter = sink, self._loop.create_future()
             try:
                 await self._waiter
             finally:
@@ -124,7 +136,8 @@ class Reply:
         self._size += len(data)
         if self._size > _BUFFERED and self._connection is not None:
             self._connection.pause()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def stop_pouring(self) -> None:
         """Buffer what follows, and wake the task in `pour`: its sink takes no more."""
@@ -135,7 +148,8 @@ class Reply:
         """Note the end of the body."""
         self._connection = None
         self.is_whole, self._error = error is None, error
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -176,6 +190,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, idle: IdleConnections, turn: Turn) -> None:
         # for the connection
+        self.loop = asyncio.get_running_loop()
+        """Cached: a lookup of the loop costs a system call."""
         self._idle = idle
         self._turn = turn
         self._transport: asyncio.Transport | None = None
@@ -203,7 +219,7 @@ class Connection(asyncio.Protocol):
     def send(self, head: bytes, body: bytes, is_repeatable: bool) -> asyncio.Future[Reply]:
         """Send a request. The response is set when its head has arrived."""
         assert self._transport is not None
-        self._head = asyncio.get_running_loop().create_future()
+        self._head = self.loop.create_future()
         self._without_body, self._is_repeatable, self._sent_at = 0, is_repeatable, time.monotonic()
         self._transport.write(head + body)
         return self._head
@@ -225,22 +241,20 @@ class Connection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether something can still be sent."""
-        return self._transport is not None and not self._transport.is_closing()
+    def is_usable(self) -> bool:
+        """Return whether another request can be sent.
 
-    def has_unread_input(self) -> bool:
-        """Return whether the kernel has data that the loop has not read yet.
-
-        On an idle connection that is its end, or unrequested bytes.
+        Not if the kernel has data that the loop has not read yet: that is the end of the connection, or unrequested
+        bytes.
         """
-        if sys.platform == "win32":  # which has no poll()
+        if self._transport is None or self._transport.is_closing():
             return False
-        if self._input is None and self._transport is not None:
+        if sys.platform == "win32":  # which has no poll()
+            return True
+        if self._input is None:
             self._input = select.poll()
             self._input.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return self._input is not None and self._input.poll(0) != []
+        return self._input.poll(0) == []
 
     @property
     def is_passing_on(self) -> bool:
@@ -354,7 +368,8 @@ class Connection(asyncio.Protocol):
             return
         self._head = None
         reply.end()
-        if self._parser.should_keep_alive() and self.is_open:
+        transport = self._transport
+        if self._parser.should_keep_alive() and transport is not None and not transport.is_closing():
             self._was_used_before = True
             if self._is_paused:
                 self.resume()
@@ -397,7 +412,7 @@ class IdleConnections:
         if keep <= 0:
             connection.abort()
             return
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         connection.idle_until = loop.time() + keep
         self._waiting[connection] = None
         self._sweep = self._sweep or loop.call_later(self._seconds, self._close_stale)
@@ -408,10 +423,10 @@ class IdleConnections:
 
     def take(self) -> Connection | None:
         """Return a connection that can be used: the last one used, which its server is least likely to have closed."""
-        now = asyncio.get_running_loop().time()
         while self._waiting:
             connection, _ = self._waiting.popitem()
-            if connection.is_open and now < connection.idle_until and not connection.has_unread_input():
+            is_fresh = connection.loop.time() < connection.idle_until
+            if is_fresh and connection.is_usable():
                 return connection
             connection.abort()
         return None

@@ -7,14 +7,12 @@ the server may have read the request, so a model may have worked on it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from .addresses import Resolve, resolve
 from .connection import IDLE, Connection, IdleConnections, Repeatable, Reply, Turn
 from .dialing import Dialer, refusal_of
-from .proxy import Proxy
 from .request import absolute_form
 from .route import DIRECT, Route
 
@@ -47,33 +45,28 @@ class Connections:
         self._idle = IdleConnections(keep)
         self._turn = Turn()
 
-    def send(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = False) -> Awaitable[Reply]:
+    async def send(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = False) -> Reply:
         """Send a request and return the response. Raises `NotThere` or `Broken`.
 
         The request is sent again on another connection if a kept one was closed before the request can have been read,
         or, for a request that `is_repeatable`, before anything was answered.
         """
-        if self._proxy is None:
-            return self._send(head, body, is_repeatable)
-        return self._send_by(self._proxy, head, body, is_repeatable)
-
-    async def _send_by(self, proxy: Proxy, head: bytes, body: bytes, is_repeatable: bool) -> Reply:
-        reply = await self._send(absolute_form(head, self._origin, proxy.authorization), body, is_repeatable)
-        if reply.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            reply.close()
-            raise refusal_of(proxy, reply.status)
-        return reply
-
-    async def _send(self, head: bytes, body: bytes, is_repeatable: bool) -> Reply:
+        proxy = self._proxy
+        if proxy is not None:
+            head = absolute_form(head, self._origin, proxy.authorization)
         while True:
             connection = self._idle.take() or await self._connect()
             try:
-                return await connection.send(head, body, is_repeatable)
+                reply = await connection.send(head, body, is_repeatable)
             except Repeatable:
                 continue
             except BaseException:
                 connection.abort()
                 raise
+            if proxy is not None and reply.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                reply.close()
+                raise refusal_of(proxy, reply.status)
+            return reply
 
     async def _connect(self) -> Connection:
         connection = Connection(self._idle, self._turn)

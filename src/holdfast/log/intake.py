@@ -92,7 +92,7 @@ class Intake:
         if not items.events and not items.finish:
             return NOTHING
         self.is_owed = self.is_owed or items.is_owed
-        events = self._splitter.feed(items.events)
+        events = self._splitter.feed(items.events) if items.events else []
         for finish in items.finish:
             events += self._splitter.ended(finish)
             if (before := self.finish.get(finish.choice)) is None or not is_failure(before):
@@ -100,19 +100,17 @@ class Intake:
             self._open = self._open - {finish.choice} if finish.choice else _NO_CHOICES
         self._open |= items.open
         self.is_open = bool(self._open) or 0 not in self.finish
-        self._record_answer(events)
+        if events and not self.has_answered:
+            self.has_answered = any(map(_is_answer, events))
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
         return segment_of(events)
-
-    def _record_answer(self, events: Sequence[Event]) -> None:
-        self.has_answered = self.has_answered or any(map(_is_answer, events))
 
     def end(self) -> Segment:
         """Record that the source has ended by itself, without an error. Return the text that was held back."""
         self.finish.setdefault(0, Finish("stop"))
         self.is_open = False
         held = self._splitter.end()
-        self._record_answer(held)
+        self.has_answered = self.has_answered or any(map(_is_answer, held))
         return segment_of(held)
 
     def fail(self, error: BaseException) -> Segment:
@@ -171,6 +169,10 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
         elif kind is AnswerBegins:
             events.append(item if {type(item.think), type(item.is_owed)} == {bool} else _converted(item))
             is_owed = is_owed or item.is_owed
+        elif kind is str and item.isascii() and item:
+            events.append(Text(item))
+            goes_on = True
+            open_choices.add(0)
         elif (event := _event(item)) is not None:
             events.append(event)
             if type(event) in SPOKEN:

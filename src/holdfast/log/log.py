@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ResumeGap, RunSettled
 from ..events import (
+    LegStarted,
     Notice,
     Reasoning,
     RunStarted,
@@ -32,11 +33,11 @@ _SLICE = 512  # maximum events in one read, so that a long replay never blocks t
 _BATCH = 128  # events that are packed, and whose texts are joined, at once
 _A_FEW = 16  # up to so many events are handled one by one, and segments of an ended log stay unpacked
 _kind_of = attrgetter("kind")
-_SHORT = frozenset({RunStarted, Usage, Settled})
-"""Events of every run that have no text."""
+_WITHOUT_SIZE = frozenset({RunStarted, Settled})
+"""Events of every run that have no output."""
 
 
-WORDLESS = frozenset({RunStarted, Notice, StepStarted, Usage, Settled})
+WORDLESS = frozenset({RunStarted, Notice, LegStarted, StepStarted, Usage, Settled})
 """Events that are not part of an answer."""
 
 
@@ -81,6 +82,8 @@ class Log:
         self.usage: Usage | None = None
         self.answered_by: ModelName | None = None
         """The model that answers, if it is not the requested one."""
+        self.legs: list[LegStarted] = []
+        """The legs after the first."""
         self.retries = 0
         """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
@@ -271,6 +274,9 @@ class Log:
                 self.retries += event.code == "retry"
             elif self.steps is None and type(event) in (StepStarted, Steered):
                 self.steps = Steps()
+            elif type(event) is LegStarted:
+                self.legs.append(event)
+                self.answered_by = event.model if event.model != event.before else self.answered_by
             if self.steps is not None:
                 self.steps.take_in(event)
 
@@ -284,8 +290,10 @@ class Log:
                 (texts if segment.kind is Text else thoughts).append(text := joined_texts(segment))
                 self._meter.text += len(text)
             for event in segment.others:
+                if type(event) in _WITHOUT_SIZE:
+                    continue
                 self._meter.hear(event)
-                if type(event) in _SHORT:
+                if type(event) is Usage:
                     continue
                 if type(event) is Text and not event.choice:
                     texts.append(event.text)

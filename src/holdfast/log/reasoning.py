@@ -227,6 +227,8 @@ class AnswerSplitter:
                 self._take_text(item, out)  # type: ignore[arg-type]
             elif kind in _PLAIN:
                 out.append(item)
+            elif kind is AnswerBegins:
+                self._next_answer(item.think, out)  # type: ignore[union-attr]
             elif isinstance(item, str):
                 self._take_text(Text(item), out)
             else:
@@ -243,8 +245,9 @@ class AnswerSplitter:
     def end(self, *, complete: bool = True) -> list[Any]:
         """Return what was held back of every choice. `complete` means that the source ended of its own accord."""
         out: list[Any] = []
-        for choice in [choice for choice, splitter in self._splitters.items() if splitter is not None]:
-            self._give_held(choice, out, complete=complete)
+        for choice in tuple(self._splitters):
+            if self._splitters[choice] is not None:
+                self._give_held(choice, out, complete=complete)
         return out
 
     def _take_text(self, event: Text, out: list[Any]) -> None:
@@ -264,9 +267,6 @@ class AnswerSplitter:
 
     def _take_mark(self, item: Yielded, out: list[Any]) -> None:
         """Take an item that is not text, and may end an answer or stand between two."""
-        if isinstance(item, AnswerBegins):
-            self._next_answer(item.think, out)
-            return
         if isinstance(item, Finish):
             out += self.ended(item)
         elif isinstance(item, ToolCall):
@@ -276,8 +276,9 @@ class AnswerSplitter:
         out.append(item)
 
     def _next_answer(self, think: bool, out: list[Any]) -> None:
-        out += self.end()
-        self._splitters.clear()
+        if self._splitters:
+            out += self.end()
+            self._splitters.clear()
         self._think = think
 
     def _give_held(self, choice: int, out: list[Any], *, complete: bool) -> None:

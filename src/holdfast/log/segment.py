@@ -157,16 +157,11 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 class OutputTimes:
     """When the first step of an agent began, and when the first output of a run came."""
 
-    __slots__ = ("asked_at", "first_at")
-
-    def __init__(self) -> None:
-        self.asked_at: float | None = None
-        self.first_at: float | None = None
+    asked_at: float | None = None
+    first_at: float | None = None
 
     def note(self, segment: Segment, now: float) -> None:
-        """Note the time of a segment, up to the first with output."""
-        if self.first_at is not None:
-            return
+        """Note the time of a segment. Called up to the first with output."""
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now

@@ -16,6 +16,7 @@ from ..events import (
     Failed,
     Finish,
     Interrupted,
+    Leg,
     Receipt,
     Stopped,
     StoppedBy,
@@ -25,7 +26,7 @@ from ..events import (
 from .intake import Intake, is_failure
 from .log import Log
 from .storable import storable
-from .usage_meter import with_estimate
+from .usage_meter import remaining, with_estimate
 
 
 class StopIntent(msgspec.Struct, frozen=True):
@@ -49,15 +50,13 @@ def judge(
     It follows from the error that the source raised, else from its `Finish`, else from `cause`. It can always be
     stored. The log's text is not checked again: it can be stored already, and may be long.
     """
-    is_whole = intake.error is None and intake.final_finish is not None
-    fields: dict[str, Any] = {
-        "usage": usage_so_far(log, intake.input_tokens, is_whole=is_whole),
-        "answered_by": log.answered_by,
-    }
+    finish = intake.final_finish if intake.error is None else None
+    usage = usage_so_far(log, intake.input_tokens, is_whole=finish is not None)
+    fields: dict[str, Any] = {"usage": usage, "answered_by": log.answered_by, "legs": legs_of(log, usage)}
     error = intake.error or (cause if not isinstance(cause, StopIntent) else None)
     ending: AnySettlement
-    if intake.error is None and (finish := intake.final_finish) is not None:
-        ending = _by_finish(finish, fields, NoAnswer() if _lacks_answer(log, intake) else None)
+    if finish is not None:
+        ending = _by_finish(finish, fields, NoAnswer() if intake.is_owed and _is_silent(log, intake) else None)
     elif intake.error is None and isinstance(cause, StopIntent):
         ending = Stopped(**fields, by=cause.by, receipt=Receipt(cause.at, closed_at, now, tuple(survivors)))
     elif isinstance(error, BudgetSpent):
@@ -74,6 +73,20 @@ def judge(
     return msgspec.structs.replace(settled, text=log.text)
 
 
+def legs_of(log: Log, usage: Usage) -> tuple[Leg, ...]:
+    """Return the legs of an answer, each with what it has used; none if there is only one."""
+    if not log.legs:
+        return ()
+    started = log.legs
+    totals = [*(leg.usage for leg in started), usage]
+    first = Leg(model=started[0].before, usage=totals[0])
+    further = (
+        Leg(model=leg.model, at=leg.at, how=leg.how, reason=leg.reason, usage=remaining(total, leg.usage))
+        for leg, total in zip(started, totals[1:], strict=True)
+    )
+    return (first, *further)
+
+
 def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> Usage:
     """Return the provider's usage, with an estimate of what it has not counted.
 
@@ -81,17 +94,16 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     estimated from its characters, in every choice. An agent makes several requests: `input_tokens` are those of the
     last one.
     """
-    counted, uncounted = log.usage, log.uncounted
+    counted = log.usage
     is_counted = counted is not None and (log.steps is None or log.steps.is_counted)
     if is_counted and is_whole and counted is not None and counted.output_tokens:
         return counted
-    return with_estimate(counted, 0 if is_counted else input_tokens, uncounted)
+    return with_estimate(counted, 0 if is_counted else input_tokens, log.uncounted)
 
 
-def _lacks_answer(log: Log, intake: Intake) -> bool:
-    """Return whether an answer was promised and none came, neither here nor on a node that had the run before."""
-    is_silent = not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
-    return intake.is_owed and is_silent
+def _is_silent(log: Log, intake: Intake) -> bool:
+    """Return whether no answer came, neither here nor on a node that had the run before."""
+    return not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
 
 
 def _by_finish(

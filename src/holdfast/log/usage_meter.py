@@ -63,6 +63,30 @@ class UsageMeter:
         return with_estimate(self.counted, self.asked, self.uncounted)
 
 
+def summed(one: Usage, two: Usage) -> Usage:
+    """Return the usage of two calls together."""
+    return Usage(
+        one.input_tokens + two.input_tokens,
+        one.output_tokens + two.output_tokens,
+        "estimated" if "estimated" in (one.source, two.source) else "provider",
+        cached_tokens=one.cached_tokens + two.cached_tokens,
+        cache_write_tokens=one.cache_write_tokens + two.cache_write_tokens,
+        reasoning_tokens=one.reasoning_tokens + two.reasoning_tokens,
+    )
+
+
+def remaining(all: Usage, part: Usage) -> Usage:
+    """Return what is left of a usage without a part of it."""
+    return replace(
+        all,
+        input_tokens=max(0, all.input_tokens - part.input_tokens),
+        output_tokens=max(0, all.output_tokens - part.output_tokens),
+        cached_tokens=max(0, all.cached_tokens - part.cached_tokens),
+        cache_write_tokens=max(0, all.cache_write_tokens - part.cache_write_tokens),
+        reasoning_tokens=max(0, all.reasoning_tokens - part.reasoning_tokens),
+    )
+
+
 def with_estimate(counted: Usage | None, asked: int, uncounted: int) -> Usage:
     """Return a count with an estimate of further input and output."""
     if counted is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import math
 import socket
@@ -15,12 +16,12 @@ import ssl
 import struct
 import time
 from collections.abc import AsyncGenerator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
-from ..engine.engine import Engine
+from ..engine.core import Core
 from ..errors import OwnerSilent
 from ..events import StoppedBy
 from ..log.segment import NOTHING, Segment, decode_segment, encode_segment
@@ -28,8 +29,10 @@ from ..nodes.intents import PATIENCE
 from ..nodes.remote_log import SILENCE, Take
 from ..nodes.unstored import FoundRun
 from ..runs.run import Run
-from .certificates import cluster_contexts
 from .unproven import Unproven
+
+if TYPE_CHECKING:
+    from .certificates import ClusterContexts
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +102,7 @@ class Peers:
     async def _connection(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a node. `ssl.SSLError`, an `OSError`, if it has another cluster key."""
         if self._context is None:
-            self._context = (await asyncio.to_thread(cluster_contexts, self._key)).client
+            self._context = (await asyncio.to_thread(_contexts, self._key)).client
         host, _, port = address.rpartition(":")
         return await asyncio.open_connection(host.strip("[]"), int(port), ssl=self._context)
 
@@ -117,7 +120,7 @@ class Peers:
 class PeerServer:
     """Sends the logs of an engine's runs to other nodes."""
 
-    def __init__(self, engine: Engine, key: str, *, seconds_to_ask: float = SILENCE) -> None:
+    def __init__(self, engine: Core, key: str, *, seconds_to_ask: float = SILENCE) -> None:
         self._engine = engine
         self._key = key
         self._context: ssl.SSLContext | None = None
@@ -132,7 +135,7 @@ class PeerServer:
         """Listen for other nodes."""
         sock.setblocking(False)
         self._socket = sock
-        self._context = (await asyncio.to_thread(cluster_contexts, self._key)).server
+        self._context = (await asyncio.to_thread(_contexts, self._key)).server
         self._tasks.start(self._accept(sock))
 
     async def close(self) -> None:
@@ -275,3 +278,9 @@ async def _send(run: Run, after: int, writer: asyncio.StreamWriter) -> None:
 def _write(writer: asyncio.StreamWriter, first: int, segment: Segment) -> None:
     body = encode_segment(segment)
     writer.write(_FRAME.pack(first, len(body)) + body)
+
+
+def _contexts(key: str) -> ClusterContexts:
+    """Return the contexts of this node. Imported only now: cryptography takes 9 MB, and one server has no peers."""
+    contexts: ClusterContexts = importlib.import_module(".certificates", __package__).cluster_contexts(key)
+    return contexts

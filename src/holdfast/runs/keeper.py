@@ -39,7 +39,8 @@ class Keeper:
         """Settle a run whose pump has ended or was abandoned."""
         if pump.task is None:
             return  # the task was abandoned and settled before, and has ended now
-        pump.stop_timer()
+        if pump.timer is not None:
+            pump.stop_timer()
         if pump.task.done():
             pump.closed_at = self.shared.clock()
         if pump.keeping is None and not pump.log.closed:
@@ -78,17 +79,13 @@ class Keeper:
                 now=now,
                 survivors=pump.run.survivors,
             )
-            return self._with_cost(pump, settlement)
+            cost = self.shared.cost(pump.run.record, settlement)
+            if cost is None:
+                return settlement
+            return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(settlement.usage, cost=cost))
         except Exception:
             logger.exception("run %s: could not determine the outcome", pump.run.id)
             return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server log.").info().final())
-
-    def _with_cost(self, pump: Pump, settlement: AnySettlement) -> AnySettlement:
-        cost = self.shared.cost(pump.run.record, settlement)
-        usage = settlement.usage
-        if cost is None:
-            return settlement
-        return msgspec.structs.replace(settlement, usage=msgspec.structs.replace(usage, cost=cost))
 
     async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
         """Store the settlement, and return the one that the store has. None if another node owns the run.
@@ -144,7 +141,8 @@ class Keeper:
         if self.shared.pumps.get(pump.run.id) is not pump:
             return
         del self.shared.pumps[pump.run.id]
-        self._committer.forget(pump)
+        if pump.run.kept:
+            self._committer.forget(pump)
         if pump.task is not None:
             self.shared.admission.give_back(pump.run.record.owner)
         else:

@@ -88,7 +88,8 @@ class Pump:
         self.source = source
         """The source given by the caller. If None, the pump makes one."""
         # while the source is read
-        self.time = asyncio.get_running_loop().time
+        self.loop = asyncio.get_running_loop()  # kept: a lookup costs a system call
+        self.time = self.loop.time
         self.intake = intake
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
@@ -101,18 +102,18 @@ class Pump:
         self.cause: StopIntent | HoldfastError | None = None
         self.closed_at: float | None = None
         self.keeping: asyncio.Task[None] | None = None  # the keeper's task
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None  # abandons the source
         run.live = self
 
     # reading the source
 
     def start(self) -> None:
         """Start the task that reads the source. The log shows the run as started at once."""
-        run, loop = self.run, asyncio.get_running_loop()
+        run = self.run
         if not self.resumes:
             self.append(Segment(None, (), (RunStarted(run.record.model, run.record.message_id),)))
         self.touched = self.started = self.time()
-        self.task = loop.create_task(self.read())
+        self.task = self.loop.create_task(self.read())
         self.task.add_done_callback(lambda _: self.shared.keeper.take(self))
 
     async def read(self) -> None:
@@ -140,7 +141,8 @@ class Pump:
         except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop, with every other run
             self._take_error(error)
         finally:
-            await self.close(source)
+            if hasattr(source, "aclose"):
+                await self.close(source)
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         """Log events that arrived together, as one segment. If False, `await room()` before the next call.
@@ -177,7 +179,8 @@ class Pump:
         segment = self.intake.take(events)
         if segment is not NOTHING:
             self.append(segment)
-        self.times.note(segment, self.touched)
+            if self.times.first_at is None:
+                self.times.note(segment, self.touched)
 
     def append(self, segment: Segment) -> None:
         """Add a segment to the log. Readers see it at once or, if the run is kept, once it is saved.
@@ -224,11 +227,6 @@ class Pump:
     # state
 
     @property
-    def is_reading(self) -> bool:
-        """True while the task runs."""
-        return self.task is not None and not self.task.done()
-
-    @property
     def is_far_behind(self) -> bool:
         """True if the store or the attached reader is behind by more than the limit: the source has to wait."""
         log = self.log
@@ -258,7 +256,7 @@ class Pump:
         self.call_interrupt(cause.by if isinstance(cause, StopIntent) else cause.code)
         self.task.cancel(LEFT_TO_OTHERS if isinstance(cause, StaleEpoch) else None)
         self.stop_timer()
-        self._timer = asyncio.get_running_loop().call_later(self.run.grace, self.abandon)
+        self.timer = self.loop.call_later(self.run.grace, self.abandon)
         return True
 
     def fail(self, error: HoldfastError) -> None:
@@ -282,9 +280,9 @@ class Pump:
 
     def stop_timer(self) -> None:
         """Cancel the timer that abandons the source."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def drop(self) -> None:
         """Clear all references, so that reference counting frees them. The traceback of an error refers to the locals

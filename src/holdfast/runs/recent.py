@@ -13,10 +13,7 @@ _CHARACTERS_OF_AN_EVENT = 128
 
 
 class Recent:
-    """Keeps ended runs for a while, so that a client can still read one to its end.
-
-    Memory is counted in events. The oldest runs are dropped when the sum is over the limit.
-    """
+    """Keeps ended runs for a while, so that a client can still read one to its end: as many as have `limit` events."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,7 +22,8 @@ class Recent:
 
     def add(self, run: Run, log: Log) -> None:
         """Keep an ended run."""
-        weight = _weight(run, log)
+        size = log.size + characters(run.record.ask)
+        weight = log.seq + _EVENTS_OF_A_RUN + size // _CHARACTERS_OF_AN_EVENT
         self._runs[run.id] = run, weight
         self._weight += weight
         while self._weight > self._limit and len(self._runs) > 1:
@@ -33,15 +31,13 @@ class Recent:
 
     def get(self, run_id: str) -> Run | None:
         """Return a run that is still kept."""
-        entry = self._runs.get(run_id)
-        return entry[0] if entry is not None else None
+        return self._runs[run_id][0] if run_id in self._runs else None
+
+    def all(self) -> list[Run]:
+        """Return all runs that are still kept."""
+        return [run for run, _ in self._runs.values()]
 
     def forget(self, run_id: str) -> None:
         """Drop a run now."""
         if (entry := self._runs.pop(run_id, None)) is not None:
             self._weight -= entry[1]
-
-
-def _weight(run: Run, log: Log) -> int:
-    """Return the memory of an ended run, in events."""
-    return log.seq + _EVENTS_OF_A_RUN + (log.size + characters(run.record.ask)) // _CHARACTERS_OF_AN_EVENT

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ..concurrency.closing import Closing
 from ..events import AnySettlement, Event, Settled, StoppedBy
 from ..history import Measured
 from ..log.log import Log
@@ -40,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 2000
     """Maximum number of runs that are active at once."""
     runs_per_owner: int | None = None
+    """The same for the runs of one owner."""
     queue: int = 32
     """Maximum number of queued runs in one session."""
     unsaved: int = 20_000
@@ -47,17 +49,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: int = 200_000
     """Events held in memory for a run that is not stored."""
     recent: int = 500_000
-    """Events held in memory for all ended runs that are not stored: they can be replayed for a while.
-
-    To bound memory, each run counts as some events more, and so do long texts."""
+    """Events held in memory for all ended runs that are not stored. A run counts as some more, as does long text."""
 
 
 class StopResult(NamedTuple):
     """The settlement of a stopped run, and whether this call caused it. At most one of several concurrent calls did."""
 
     settlement: AnySettlement
-    by_this_call: bool
-    """True if this call ended the run. False if it had ended, or was ending for another reason."""
+    by_this_call: bool  # False if it had ended, or was ending for another reason
 
 
 class Live(Protocol):
@@ -69,7 +68,9 @@ class Live(Protocol):
 
 
 class RunEngine(Protocol):
-    """The methods of the engine that a run needs."""
+    """What a run needs of the engine."""
+
+    streams: Closing
 
     async def stop_run(self, run: Run, by: StoppedBy) -> bool: ...
 
@@ -89,7 +90,6 @@ class Run:
     def __init__(
         self, engine: RunEngine, record: RunRecord, log: Log | StoredLog, limits: Limits, *, kept: bool
     ) -> None:
-        # for the lifetime of the object
         self.id = record.id
         """`run_…`: unguessable, sorts by time."""
         self.engine = engine
@@ -104,7 +104,7 @@ class Run:
         """Its times, once it has settled in this process."""
         self.rendering: Render | None = None
         """Renders its events once for all readers at the same position. Set by the first reader."""
-        self._done = asyncio.Event()
+        self._done: asyncio.Event | None = None  # once somebody waits for the settlement
         self._has_client = False
         # until it has ended on this node
         self.live: Live | None = None
@@ -115,8 +115,9 @@ class Run:
         """Returns True while the source is expected to be silent, such as while a tool runs: no idle limit applies."""
         self.survivors: list[str] = []
         """Processes and threads that outlived a stop, as the source reports them. Copied into the stop's receipt."""
-        if record.settlement is not None:
-            self._done.set()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.status}, {self.seq} events>"
 
     @property
     def waits(self) -> bool:
@@ -155,10 +156,7 @@ class Run:
             await self.live.saved()
 
     async def stop(self, by: StoppedBy = "user") -> StopResult:
-        """End the run, even in the middle of an await. Return its settlement, and whether this call ended it.
-
-        A second stop, or a stop after the end, is harmless: the first outcome is final.
-        """
+        """End the run, even in the middle of an await. A stop after the end is harmless: the first outcome is final."""
         is_first = await self.engine.stop_run(self, by)
         settlement = await self.settled()
         return StopResult(settlement, is_first and settlement.outcome == "stopped")
@@ -185,7 +183,8 @@ class Run:
         """Wait until the run has ended, and return its settlement."""
         if self.settlement is None and isinstance(self.log, StoredLog):
             await self.engine.learn(self)  # it runs in another process, or in none
-        else:
+        elif self.settlement is None:
+            self._done = self._done or asyncio.Event()
             await self._done.wait()
         assert self.settlement is not None
         return self.settlement
@@ -205,7 +204,8 @@ class Run:
             elif not self.log.closed:
                 self.log.close(Settled(settlement))
         self.live = None
-        self._done.set()
+        if self._done is not None:
+            self._done.set()
 
 
 async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from ..concurrency.background import Background
+from ..concurrency.in_progress import InProgress
 from ..concurrency.retry import Retry
 from ..concurrency.tasks import OwnedTasks
 from ..events import Source, StoppedBy
@@ -20,8 +22,11 @@ from .stored_log import StoredLog
 Clock = Callable[[], float]
 
 
-class Pumps(dict[str, Pump]):
-    """The queued and running runs of this engine, by id."""
+class Pumps(InProgress[Pump]):
+    """The queued and running runs of this engine, by id and by session."""
+
+    def __init__(self) -> None:
+        super().__init__(attrgetter("run.record.session_id"))
 
     def running(self) -> list[Pump]:
         """Return the runs that have started and are not settled."""
@@ -29,7 +34,7 @@ class Pumps(dict[str, Pump]):
 
     def of_session(self, session_id: str) -> list[Pump]:
         """Return the runs of a session."""
-        return [pump for pump in self.values() if pump.run.record.session_id == session_id]
+        return self.of(session_id)
 
 
 class ThisNode(PumpNode, Protocol):
@@ -71,7 +76,7 @@ class Shared:
     admission: Admission
     cost: Cost
     work: OwnedTasks
-    """Tasks that may start or settle a run. `Engine.close` waits for them."""
+    """Tasks that may start or settle a run. `Core.close` waits for them."""
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("the engine"))
     abandoned: OwnedTasks = field(default_factory=lambda: OwnedTasks("an abandoned source"))
     pumps: Pumps = field(default_factory=Pumps)

@@ -27,8 +27,8 @@ class Watchdog:
 
     def watch(self, pump: Pump) -> None:
         """Watch a pump that has just started. It is rarely the first to reach a limit."""
-        limits = [limit for limit in (pump.run.idle, pump.run.deadline) if limit is not None]
-        self._check_by(pump.started + min(limits, default=math.inf))
+        if (time := due(pump)) < self._next_check:
+            self._check_by(time)
 
     def check(self, pump: Pump, now: float) -> None:
         """End a run that has reached its idle limit or its deadline."""
@@ -71,7 +71,7 @@ def _end(pump: Pump, error: HoldfastError) -> None:
 def due(pump: Pump) -> float:
     """Return when a run reaches a limit, in the loop's time; infinity once it was told to end."""
     run = pump.run
-    if pump.log.sealed or not pump.is_reading:
+    if pump.log.sealed or pump.task is None or pump.task.done():
         return math.inf
     idle = math.inf if run.idle is None else pump.touched + run.idle
     return idle if run.deadline is None else min(idle, pump.started + run.deadline)

@@ -16,6 +16,7 @@ from ..access import LOCAL, is_of_settings
 from ..errors import Conflict, KeyExists, KeyLimitReached, LogBehind, OwnerTaken, StaleDocument
 from ..events import AnySettlement
 from ..history import Message, Session, text_of, title_from
+from ..ids import BLIND, ModelName
 from . import (
     HEAD,
     Append,
@@ -360,13 +361,21 @@ def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[
 # usage and budgets
 
 
+def charged_model(run: RunRecord) -> ModelName:
+    """Return the model that the usage of a run is listed under.
+
+    Panes of blind comparisons are listed together: the cost of one would tell its model.
+    """
+    return ModelName(BLIND) if run.kind == "pane" and run.model.startswith(f"{BLIND}/") else run.model
+
+
 def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:
     """Return the charge of an ended run."""
     usage = settlement.usage
     return Charge(
         id=run.id,
         owner=run.payer.owner or run.owner,
-        model=settlement.answered_by or run.model,
+        model=settlement.answered_by or charged_model(run),
         started_at=run.created_at,
         payer=run.payer,
         node_id=run.node_id,

@@ -197,6 +197,12 @@ class FoundModel(NamedTuple):
     """The full name, by which everything but the upstream knows the model."""
 
 
+def _is_full(name: str, providers: Mapping[str, Provider]) -> bool:
+    """Return whether a name begins with that of a provider."""
+    prefix, slash, rest = name.partition("/")
+    return bool(slash and rest) and prefix in providers
+
+
 def _found(provider: Provider, model: str) -> FoundModel:
     return FoundModel(provider, model, full_name(provider.name, model))
 
@@ -215,7 +221,8 @@ class Providers:
         self.all: tuple[Provider, ...] = ()
         self._added: tuple[Provider, ...] = ()
         self._by_name: dict[str, Provider] = {}
-        self._configured: dict[str, Provider] | None = None
+        self._configured: dict[str, FoundModel] = {}
+        """The models that are found without a question to an upstream, by their full names and their bare ones."""
         self.aliases: Mapping[str, str] = {}
         """Names of models by their aliases."""
         self._users: dict[int, int] = {}
@@ -226,7 +233,7 @@ class Providers:
         """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
         before, self.all = self.all, (*providers, *self._added)
         self._by_name = {provider.name: provider for provider in self.all}
-        self._configured = self._bare_names()
+        self._configured = self._bare_names() | self._full_names()
         for provider in before:
             self._close_unused(provider)
 
@@ -268,7 +275,8 @@ class Providers:
         """Release providers."""
         for provider in used:
             self._users[id(provider)] -= 1
-            self._close_unused(provider)
+            if provider not in self.all:
+                self._close_unused(provider)
 
     def _close_unused(self, provider: Provider) -> None:
         if provider not in self.all and not self._users.get(id(provider)):
@@ -278,11 +286,11 @@ class Providers:
     async def find(self, model: str) -> FoundModel:
         """Return the model of a name: `provider/model`, a bare name, or an alias."""
         model = self.aliases.get(model, model)
-        prefix, slash, rest = model.partition("/")
-        if slash and rest and (provider := self._by_name.get(prefix)):
-            return await self._checked(provider, rest, asked=model)
-        if self._configured is not None and (configured := self._configured.get(model)):
-            return _found(configured, model)
+        if (configured := self._configured.get(model)) is not None:
+            return configured
+        if _is_full(model, self._by_name):
+            prefix, _, rest = model.partition("/")
+            return await self._checked(self._by_name[prefix], rest, asked=model)
         for tier in (self.real, self._added):
             if offering := await _offering(model, tier):
                 return _found(self._only(model, offering), model)
@@ -302,10 +310,15 @@ class Providers:
             raise ModelNotFound(f"Several providers offer {model!r}. Say which one: {names}.")
         return offering[0]
 
-    def _bare_names(self) -> dict[str, Provider] | None:
-        """Return the provider of each bare name; None if the models of an upstream are not configured."""
+    def _full_names(self) -> dict[str, FoundModel]:
+        """Return the configured models by their full names."""
+        found = [_found(provider, model) for provider in self.own for model in provider.models or ()]
+        return {each.name: each for each in found}
+
+    def _bare_names(self) -> dict[str, FoundModel]:
+        """Return the models by their bare names; none if the models of an upstream are not configured."""
         if not self.real or any(provider.models is None for provider in self.real):
-            return None
+            return {}
         names: dict[str, Provider] = {}
         for tier in (self._added, self.real):
             times = Counter(model for provider in tier for model in dict.fromkeys(provider.models or ()))
@@ -313,7 +326,11 @@ class Providers:
                 names |= dict.fromkeys(provider.models or (), provider)
             for model in [model for model, count in times.items() if count > 1]:
                 del names[model]
-        return names
+        return {
+            name: _found(provider, name)
+            for name, provider in names.items()
+            if not _is_full(name, self._by_name)  # then its beginning names the provider
+        }
 
     async def _checked(self, provider: Provider, model: str, *, asked: str) -> FoundModel:
         """Refuse a model that the provider has not."""

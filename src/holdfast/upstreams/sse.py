@@ -56,7 +56,7 @@ class SSEDecoder:
             data = self._end_lines_with_lf(data)
         blocks = self._complete(data)
         events = self._decode(blocks) if blocks else []
-        if self._too_large(self._tail):
+        if len(self._tail) > self._max_event and self._too_large(self._tail):
             self._broken = True
         if self._broken and not events:
             self._refuse()

@@ -22,6 +22,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    LegStarted,
     Notice,
     Reasoning,
     RunStarted,
@@ -36,8 +37,8 @@ from ..events import (
     Usage,
 )
 from ..history import Message, text_of
-from . import sse
-from .openai import chat as openai_chat
+from . import native, sse
+from .outcome import cost_of, finish_reason, verdict
 from .tool_calls import CallPiece, ToolCalls
 
 _encode = msgspec.json.Encoder().encode
@@ -57,7 +58,7 @@ def error_of(settled: AnySettlement) -> tuple[str, str]:
         return settled.error.code, settled.error.message
     if isinstance(settled, Stopped):
         return f"stopped_by_{settled.by}", f"The run was stopped: {settled.by}. What it said before is kept."
-    word = openai_chat.finish_reason(settled)
+    word = finish_reason(settled)
     return word, f"The answer was cut off: {word}. What was said before is kept."
 
 
@@ -125,6 +126,8 @@ class AgUiEvents:
             yield from self._result(event)
         elif isinstance(event, Settled):
             yield from self._end(event.settlement)
+        elif isinstance(event, LegStarted):
+            yield {"type": "CUSTOM", "name": "holdfast.leg.started", "value": native.seam(event)}
         elif isinstance(event, (Notice, ToolProgress, ApprovalRequested, ApprovalDecided, Steered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 
@@ -220,8 +223,8 @@ class AgUiEvents:
             "totalTokens": settled.usage.total_tokens,
             **_details(settled.usage),
         }
-        verdict = {name: value for name, value in openai_chat.verdict(settled, self._run).items() if name == "holdfast"}
-        metadata = verdict | openai_chat.cost_of(settled.usage)  # the protocol's usage has counts only
+        told = {name: value for name, value in verdict(settled, self._run).items() if name == "holdfast"}
+        metadata = told | cost_of(settled.usage)  # the protocol's usage has counts only
         yield {**self._ending(settled), "usage": [used], **({"metadata": metadata} if metadata else {})}
 
     def _ending(self, settled: AnySettlement) -> dict[str, Any]:

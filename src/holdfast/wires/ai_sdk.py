@@ -17,6 +17,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    LegStarted,
     Notice,
     OpenCall,
     Reasoning,
@@ -32,7 +33,7 @@ from ..events import (
     ToolResult,
 )
 from . import native, sse
-from .openai import chat as openai_chat
+from .outcome import cost_of, finish_reason
 from .tool_calls import json_arguments
 
 HEADER = "x-vercel-ai-ui-message-stream"
@@ -53,7 +54,7 @@ def ui_finish_reason(settled: Settlement) -> str:
     """
     if isinstance(settled, Stopped):
         return "other"
-    reason = openai_chat.finish_reason(settled)
+    reason = finish_reason(settled)
     return _REASONS.get(reason, reason)
 
 
@@ -63,7 +64,7 @@ def run_metadata(settled: Settlement, run: str) -> _Part:
         "runId": run,
         "outcome": settled.outcome,
         "usage": native.usage(settled.usage),
-        **openai_chat.cost_of(settled.usage),
+        **cost_of(settled.usage),
     }
     if isinstance(settled, (Failed, Interrupted)):
         fields["code"] = settled.error.code
@@ -72,6 +73,8 @@ def run_metadata(settled: Settlement, run: str) -> _Part:
         fields["code"] = f"stopped_by_{settled.by}"
     if settled.answered_by:
         fields["answeredBy"] = settled.answered_by
+    if settled.legs:
+        fields["legs"] = native.legs(settled.legs)
     return {"holdfast": fields}
 
 
@@ -100,7 +103,7 @@ class PartStream:
             else:
                 out.extend(map(_frame, self._parts(event)))
                 if isinstance(event, Settled):
-                    out.append(openai_chat.DONE)
+                    out.append(sse.DONE)
         return out
 
     def broken(self, info: ErrorInfo) -> bytes:
@@ -176,6 +179,8 @@ class PartStream:
             case Notice():
                 notice = {"code": event.code, "message": event.message, "model": event.model or None}
                 return [{"type": "data-notice", "data": notice, "transient": True}]
+            case LegStarted():
+                return [{"type": "data-leg-started", "data": native.seam(event)}]
             case Steered():
                 return [{"type": "data-steered", "id": event.id, "data": {"text": event.text}}]
             case ApprovalRequested():

@@ -15,6 +15,8 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    Leg,
+    LegStarted,
     Receipt,
     Settled,
     Settlement,
@@ -34,6 +36,7 @@ from .shapes import (
     ErrorInfoJson,
     ExcerptJson,
     FiguresJson,
+    LegJson,
     MessageCallJson,
     MessageJson,
     OutcomeJson,
@@ -109,7 +112,27 @@ def settlement(settled: Settlement) -> SettlementJson:
         "usage": usage(settled.usage),
         "receipt": receipt(settled.receipt) if isinstance(settled, Stopped) and settled.receipt else None,
         "answered_by": settled.answered_by,
+        "legs": legs(settled.legs),
     }
+
+
+def seam(event: LegStarted) -> dict[str, Any]:
+    """Return what a reader is told where another call goes on with an answer."""
+    return {"leg": event.leg, "model": event.model, "how": event.how, "reason": event.reason, "at": event.at}
+
+
+def legs(of: Sequence[Leg]) -> list[LegJson]:
+    """Return the calls that have written an answer; none if there was only one."""
+    return [
+        {
+            "model": leg.model,
+            "at": leg.at,
+            "how": leg.how,
+            "reason": leg.reason,
+            "usage": usage(leg.usage),
+        }
+        for leg in of
+    ]
 
 
 def receipt(times: Receipt) -> ReceiptJson:
@@ -195,6 +218,8 @@ def message(stored: Message, prices: Prices = NO_PRICES) -> MessageJson:
         fields["steps"] = [step(each) for each in stored.steps]
     if stored.figures is not None:
         fields["figures"] = figures(stored.figures, prices.of(stored.model))
+    if stored.legs:
+        fields["legs"] = legs(stored.legs)
     if stored.author:
         fields["author"] = stored.author
     if stored.automatic:

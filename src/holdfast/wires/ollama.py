@@ -26,7 +26,7 @@ from ..events import (
     Truncated,
 )
 from ..fields import PASSED_ON, USED, Rule, Shape, Table, harmless, refused, used
-from .openai.chat import cost_of, finish_reason, verdict
+from .outcome import cost_of, finish_reason, verdict
 from .tool_calls import json_arguments
 
 _encode = msgspec.json.Encoder().encode
@@ -270,6 +270,10 @@ class OllamaLines:
     def frames(self, events: Sequence[Event]) -> list[bytes]:
         """Return the lines of the next events, one by one."""
         return [_encode(line) + b"\n" for event in events for line in self._lines(event)]
+
+    def heartbeat(self) -> bytes:
+        """Return a piece without text: lines of JSON have no comments."""
+        return _encode(self._piece("")) + b"\n"
 
     def broken(self, info: ErrorInfo) -> bytes:
         """Return the line that ends the stream, not its run, with the reason."""

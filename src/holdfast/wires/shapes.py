@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict
 
-from ..events import CallKind, Outcome, StoppedBy, UsageSource
+from ..events import CallKind, LegHow, Outcome, StoppedBy, UsageSource
 
 OutcomeJson = Outcome
 UsageSourceJson = UsageSource
@@ -51,6 +51,19 @@ class ReceiptJson(TypedDict):
     """Descriptions of what did not end when the run was stopped."""
 
 
+class LegJson(TypedDict):
+    """One of the calls of models that have written an answer together."""
+
+    model: str
+    at: int
+    """The number of characters of the visible text before it."""
+    how: LegHow | None
+    """How it goes on with the answer; null for the first one."""
+    reason: str | None
+    """The code of the error that has ended the call before; null for the first one."""
+    usage: UsageJson
+
+
 class SettlementJson(TypedDict):
     """How a run ended."""
 
@@ -70,6 +83,8 @@ class SettlementJson(TypedDict):
     """The times of a stop."""
     answered_by: str | None
     """The model that answered, if it was not the requested one."""
+    legs: list[LegJson]
+    """The calls that have written the answer, if there was more than one."""
 
 
 class RunJson(TypedDict):
@@ -177,6 +192,7 @@ class MessageJson(TypedDict):
     tool_call_id: NotRequired[str]
     steps: NotRequired[list[StepJson]]
     figures: NotRequired[FiguresJson]
+    legs: NotRequired[list[LegJson]]
     author: NotRequired[str]
     automatic: NotRequired[bool]
 

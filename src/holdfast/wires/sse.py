@@ -10,6 +10,8 @@ HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+DONE = b"data: [DONE]\n\n"
+"""The last frame of OpenAI's streams, and of others that follow them."""
 
 
 def data(payload: bytes) -> bytes:

@@ -52,7 +52,7 @@ def asked_again(client: Client) -> str:
         return "no"
     if client.asks is None:
         return ""
-    return "no" if client.asks == 1 else f"{client.asks - 1} times"
+    return {1: "no", 2: "once"}.get(client.asks, f"{client.asks - 1} times")
 
 
 def shown(client: Client, cell: str, reasons: list[str]) -> str:

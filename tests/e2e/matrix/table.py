@@ -61,6 +61,7 @@ CLIENTS = [
             leaving="test_leaving_a_completion_closes_the_upstream",
             failures="test_a_completion_that_breaks_off_raises_and_is_run_once",
         ),
+        asks=1,
     ),
     Client("anthropic (Python)", "anthropic", MESSAGES, "dev", f"{SDKS}/anthropic.py", "", ALL),
     Client("pydantic-ai", "pydantic-ai-slim", CHAT, "dev", f"{FRAMEWORKS}/pydantic_ai.py", "chat", ALL),
@@ -325,6 +326,7 @@ CLIENTS = [
             failures="what did not complete does not look like success",
             resume="a page that was loaded again in mid-stream has the whole message",
         ),
+        asks=1,
     ),
     Client(
         *("@ag-ui/client", "@ag-ui/client", "AG-UI", "node"),
@@ -337,6 +339,7 @@ CLIENTS = [
             failures="ag-ui: what failed or was cut off is an error, with its text kept",
             resume="ag-ui: a page that was loaded again connects to the run and sees all of it",
         ),
+        asks=1,
     ),
     coding_agent("codex", "Codex", "@openai/codex", RESPONSES),
     coding_agent("codex over a WebSocket", "Codex (`supports_websockets`)", "@openai/codex", f"{RESPONSES}, WebSocket"),

@@ -95,9 +95,11 @@ test("ag-ui: what failed or was cut off is an error, with its text kept", async 
     ["up/end:length", "length"],
     ["up/end:content-filter", "content_filter"],
   ]) {
+    const before = (await records(model.slice(3))).length;
     const { outcome, code: told, messages } = await run(agent(), model);
 
     assert.deepEqual([outcome, told, said(messages).at(-1)], [null, code, ["assistant", TEXT]]);
+    assert.equal((await records(model.slice(3))).length - before, 1);
   }
   const early = await run(agent(), "up/end:500");
   assert.deepEqual([early.outcome, early.code], [null, "upstream_error"]);

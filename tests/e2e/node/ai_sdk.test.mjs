@@ -112,9 +112,11 @@ test("what did not complete does not look like success", async () => {
     ["401", "error", undefined],
   ]) {
     const { chat, ended } = chatOf(`up/end:${name}`);
+    const before = (await records(`end:${name}`)).length;
     await chat.sendMessage({ text: "Hi" });
 
     assert.deepEqual([name, chat.status, ended[0].finishReason], [name, status, reason]);
+    if (name !== "401") assert.equal((await records(`end:${name}`)).length - before, 1);
     assert.equal(ended[0].isError, status === "error");
     assert.equal(texts(chat.lastMessage), name === "401" ? "" : TEXT);
     if (status === "error") assert.ok(chat.error.message.length > 10);

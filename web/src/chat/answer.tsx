@@ -3,7 +3,7 @@ import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAler
 import { useEffect, useState } from "preact/hooks";
 import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
-import type { LiveRun, Notice } from "../state/live";
+import type { LiveRun, Notice, Seam } from "../state/live";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
@@ -68,6 +68,7 @@ function GoingOn({ live, transcript }: { live: LiveRun; transcript: Conversation
     <>
       <Approvals live={live} isTemporary={transcript.isTemporary} />
       {isSilent ? <Waiting notices={waits} /> : <Notices notices={live.lastingNotices} />}
+      <Seams legs={live.legs} />
       <footer>
         <LiveFigures live={live} transcript={transcript} />
       </footer>
@@ -104,6 +105,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
         isLast={isLast && mayWrite}
         mayContinue={message.partial && !transcript.isTemporary}
       />
+      <Seams legs={parts.flatMap(({ legs }) => legs?.slice(1) ?? [])} />
       <footer>
         {parts.map((part) => (
           <Branches key={part.id} message={part} transcript={transcript} />
@@ -175,6 +177,15 @@ function Told({ notice: { message, at } }: { notice: Notice }) {
   if (!whole || !at) return <>{message}</>;
   const left = Math.max(0, Math.ceil(whole - (now - at) / 1_000));
   return <>{message.replace(/\bin [\d.]+ s\b/, `in ${left} s`)}</>;
+}
+
+/** Says quietly that a response was written in more than one go, and by whom. */
+function Seams({ legs }: { legs: Seam[] }) {
+  return legs.map(({ model, at }) => (
+    <p class="notice" key={at}>
+      {t().wentOn(model)}
+    </p>
+  ));
 }
 
 function Notices({ notices }: { notices: Notice[] }) {

@@ -18,6 +18,8 @@ export const calls = {
       "GET",
       `/api/comparisons?${new URLSearchParams({ limit: String(limit), ...(before && { before }) })}`,
     ),
+  search: (query: string) =>
+    call<{ data: ListedComparison[] }>("GET", `/api/comparisons?${new URLSearchParams({ limit: "20", query })}`),
   get: (id: string) => call<Comparison>("GET", at(id)),
   remove: (id: string) => call<void>("DELETE", at(id)),
   detach: (id: string) => call<Comparison>("POST", at(id, "/detach")),

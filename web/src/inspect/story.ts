@@ -65,6 +65,8 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       };
     case "notice":
       return { kind: "notice", label: noticed(event.code), detail: event.message };
+    case "leg.started":
+      return { kind: "notice", label: story.wentOn, detail: t().wentOn(event.model) };
     case "usage":
       return {
         kind: "usage",
@@ -95,8 +97,9 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
   }
 }
 
-const NOTICES: Record<string, "retried" | "fallbackUsed" | "waitedForSlot" | "startingTools"> = {
+const NOTICES: Record<string, "retried" | "goesOn" | "fallbackUsed" | "waitedForSlot" | "startingTools"> = {
   retry: "retried",
+  continuing: "goesOn",
   fallback: "fallbackUsed",
   waiting: "waitedForSlot",
   starting_tools: "startingTools",

@@ -48,6 +48,12 @@ export interface Approval {
   decision: string | null;
 }
 
+/** Where another call of a model goes on with a response. */
+export interface Seam {
+  model: string;
+  at: number;
+}
+
 export interface Notice {
   code: string;
   message: string;
@@ -59,7 +65,16 @@ export interface Notice {
 const REST = 250;
 
 /** Notices of what a response waits for before it begins, and one that it shows in its own place. */
-const PASSING = ["starting_tools", "fetching_weights", "loading_model", "model_busy", "waiting", "new_turn", "retry"];
+const PASSING = [
+  "starting_tools",
+  "fetching_weights",
+  "loading_model",
+  "model_busy",
+  "waiting",
+  "new_turn",
+  "retry",
+  "continuing",
+];
 
 export class LiveRun {
   /** Grows with each frame that has something new to draw. */
@@ -72,6 +87,8 @@ export class LiveRun {
   /** It works in steps, between which a message can be put in. */
   readonly isAgent = signal(false);
   notices: Notice[] = [];
+  /** Where another call of a model went on with the response. */
+  legs: Seam[] = [];
   approvals: Approval[] = [];
   seq = 0;
   /** When the first word came, and how many events with text have come since. */
@@ -201,6 +218,10 @@ export class LiveRun {
       case "notice":
         this.notices = [...this.notices, { code: event.code, message: event.message, at: this.#startOfCall() }];
         if (event.model) this.model = event.model;
+        return;
+      case "leg.started":
+        this.model = event.model;
+        this.legs = [...this.legs, { model: event.model, at: event.at }];
         return;
       case "snapshot":
         this.#retell(event.text);

@@ -283,6 +283,7 @@ const NO_INFO: ErrorInfo = { message: "", type: "server_error", code: "unknown",
 /** What is known of a run whose settlement has not come. */
 const UNSETTLED = {
   answered_by: null,
+  legs: [],
   by: null,
   error: null,
   finish_reason: null,

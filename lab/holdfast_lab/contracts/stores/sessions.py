@@ -319,6 +319,35 @@ async def a_search_finds_parts_and_new_titles_only(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_search_finds_whatever_was_stored_before_it(case: Case) -> None:
+    """A store may add words to its index later than messages. No search shows that, nor does a restart lose words."""
+
+    async def found(query: str) -> list[str]:
+        return sorted(one.id for one in await case.store.list_sessions(case.owner, query=query))
+
+    every = [case.id(f"s{n}") for n in range(3)]
+    for n, session in enumerate(every):
+        await case.session(f"s{n}")
+        run = await case.start(f"r{n}", case.user(f"a{n}", f"question{n} alike"), session=f"s{n}")
+        assert [session] == await found(f"question{n}")
+        await case.settle(run, message=case.answer(run, f"answer{n} in half"))
+        assert [session] == await found(f"answer{n} half")
+        more = replace(case.record(f"more{n}", f"s{n}"), message_id=run.message_id)
+        more = await case.store.create_run(more)
+        await case.settle(more, message=case.answer(run, f"answer{n} in half and whole{n}"))
+        assert [session] == await found(f"answer{n} whole{n} question{n}")
+    last = await case.start("last", case.user("b", "laterthanall"), session="s0")
+    await case.reopen()
+
+    assert every == await found("alike")
+    assert every[:1] == await found("laterthanall")
+    await case.settle(last, message=case.answer(last, "verylast"))
+    await case.store.update_session(every[1], {"title": "renamed"}, 20.0)
+    await case.store.delete_session(every[0])
+    assert [[], every[1:], every[1:2]] == [await found(query) for query in ("verylast", "alike", "renamed")]
+
+
+@CHECKS.add
 async def no_query_is_an_error(case: Case) -> None:
     """A search box accepts any text. A query of punctuation only has no words, and so finds all."""
     await case.session("s", title="plain")

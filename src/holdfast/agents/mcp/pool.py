@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...concurrency.retry import Backoff
 from ...concurrency.tasks import OwnedTasks
+from ...errors import how_to_install
 from ..processes import ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
 from .described import McpServer, ToolServerAway
@@ -192,7 +193,7 @@ class ToolServer:
             kind = await asyncio.to_thread(importlib.import_module, "holdfast.agents.mcp.connection")
         except ImportError as error:
             raise ToolServerAway(
-                f"MCP servers need the official SDK: pip install 'holdfast[mcp]'. ({error.name} is missing.)"
+                f"MCP servers need the official SDK: {how_to_install('mcp')}. ({error.name} is missing.)"
             ) from error
         connection: McpConnection = kind.McpConnection(self.described, self._table)
         try:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from ...server.accounts.people.accounts import Accounts
+from ...server.features.accounts.people.accounts import Accounts
 from ...store.people.audit import AuditFilter, ChainCheck
 from ..commands import one_line_errors
 from .beside import KeysBeside, beside
@@ -27,8 +27,8 @@ def audit() -> None:
 @audit.command("export")
 @click.option("--actor", help="Only what these people did: an id, or a part of a name or an e-mail address.")
 @click.option("--action", help="Only this action, such as key.revoke, or all of one kind: key.")
-@click.option("--since", type=TIME, help="Only entries since this time (UTC).")
-@click.option("--until", type=TIME, help="Only before this time (UTC).")
+@click.option("--since", type=TIME, metavar="DATE", help="Only entries since this time (UTC).")
+@click.option("--until", type=TIME, metavar="DATE", help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
 @folder_options
 @one_line_errors

@@ -24,9 +24,9 @@ from typing import IO, Any
 import click
 
 from ...errors import HoldfastError
-from ...server.config.saved_settings import saved_file
 from ...server.config.settings import load
 from ...server.config.settings_file import NAME, choose, config_folder, named_file
+from ...server.live.saved_settings import saved_file
 from ...server.secrets.key_sources import KEY_FILE, SecretKeyFile
 from ...store.folder import check_folder, make_folder, open_file
 from .. import show
@@ -59,6 +59,8 @@ def backup(target: str, with_secret_key: bool, **where: Any) -> None:
     path, archive = database_of(**where), pathlib.Path(target)
     if archive.exists():
         raise click.ClickException(f"{archive} already exists. Choose another name.")
+    if not archive.absolute().parent.is_dir():
+        raise click.ClickException(f"The folder {archive.absolute().parent} does not exist.")
     settings_file = choose(os.environ, where["config"]).path
     part = archive.absolute().with_name(archive.name + ".part")
     part.unlink(missing_ok=True)  # left by a backup that was killed
@@ -205,7 +207,7 @@ def _files(folder: pathlib.Path, left_out: Collection[str]) -> Iterator[pathlib.
 @folder_options
 @one_line_errors
 def restore(source: str, dry_run: bool, **where: Any) -> None:
-    """Restore a file that `holdfast backup` wrote, into a data folder without a database.
+    """Restore a backup into an empty data folder.
 
     A backup contains the keys of its day. Revoke again the keys that were revoked since.
     """

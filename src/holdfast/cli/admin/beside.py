@@ -10,11 +10,11 @@ from typing import Protocol, TypeVar
 
 import click
 
-from ...server.accounts.data.archive import ArchivedStore
-from ...server.accounts.data.bringing_in import ImportStore
-from ...server.accounts.people.accounts import Account, Accounts
-from ...server.audit.audit import Audit, AuditNote
 from ...server.config.settings import Settings, data_folder
+from ...server.features.accounts.people.accounts import Account, Accounts
+from ...server.features.audit.audit import Audit, AuditNote
+from ...server.features.data.archive import ArchivedStore
+from ...server.features.data.bringing_in import ImportStore
 from ...store import KeyDetails, KeyRecord
 from ...store.documents import AccountStore, Stored
 from ...store.opening import open_store

@@ -10,8 +10,8 @@ import click
 from msgspec.structs import asdict, replace
 
 from ...access import Budget
-from ...server.accounts.people.accounts import Account
-from ...server.accounts.people.people import People
+from ...server.features.accounts.people.accounts import Account
+from ...server.features.accounts.people.people import People
 from ...store import KeyRecord
 from ..commands import one_line_errors
 from .beside import KeysBeside, beside, person

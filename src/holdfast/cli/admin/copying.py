@@ -16,7 +16,7 @@ from ..commands import one_line_errors
 @click.argument("target")
 @one_line_errors
 def copy_command(source: str, target: str) -> None:
-    """Copy everything from one store to another, which must be empty.
+    """Copy everything between SQLite and PostgreSQL, to a store that is empty.
 
     That is chats, runs, logs, documents, pictures and keys.
 

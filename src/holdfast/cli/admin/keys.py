@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from ...access import KEY_SCOPES
-from ...server.accounts.made_keys import NewKey, check_key_name, new_key
-from ...server.accounts.people.accounts import Accounts
-from ...server.audit.audit import AuditNote
+from ...server.features.accounts.made_keys import NewKey, check_key_name, new_key
+from ...server.features.accounts.people.accounts import Accounts
+from ...server.features.audit.audit import AuditNote
 from ...store import KeyDetails, KeyRecord
 from .. import show
 from ..commands import json_option, one_line_errors
@@ -80,7 +80,7 @@ def key_new(
     made = audited(settings, "key.new", make)
     click.echo(made.key)
     show.note("Save this key: it cannot be shown again. Clients send it as Authorization: Bearer …")
-    show.note("The command line sends the key in HOLDFAST_API_KEY.")
+    show.note("The command line sends the key in HOLDFAST_CLIENT_KEY.")
 
 
 @key.command("ls")

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from ...server.accounts.factors.second_factors import SecondFactors
-from ...server.accounts.people.people import People
-from ...server.config.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
 from ...server.config.settings import Settings, data_folder
-from ...server.config.shared_settings import SavedDocument
+from ...server.features.accounts.factors.second_factors import SecondFactors
+from ...server.features.accounts.people.people import People
+from ...server.live.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
+from ...server.live.shared_settings import SavedDocument
 from ...server.secrets.key_sources import SecretKeyFile, SecretKeys, given_keys, new_secret_key
 from ...server.secrets.sealer import Sealer
 from ...store.opening import open_store
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @click.group()
 def secrets() -> None:
-    """Rotate the key that encrypts stored secrets, or delete them if it is lost.
+    """Manage the encryption of stored provider keys.
 
     Stored secrets are the keys of providers that were set in the browser, and the secrets of second factors. The key is
     HOLDFAST_SECRET_KEY, or the file HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else
@@ -108,7 +108,7 @@ def _give_up(settings: Settings, file: SavedFile | None, kept: KeptSettings) -> 
         click.echo(f"Deleted {what_is_sealed(kept)}. The servers go on without them within a second.")
         return
     aside = file.put_away()
-    click.echo(f"Given up: {what_is_sealed(kept)}. Restart the server, and enter them again.")
+    click.echo(f"Deleted: {what_is_sealed(kept)}. Restart the server, and enter them again.")
     show.note(f"If the key turns up, stop the server and rename {aside} to {file.path}.")
 
 

@@ -12,13 +12,13 @@ import click
 from msgspec.structs import replace
 
 from ...access import LOCAL
-from ...server.accounts.data.archive import Archive
-from ...server.accounts.data.bringing_in import BroughtIn, Importing
-from ...server.accounts.factors.second_factors import reset_factors
-from ...server.accounts.people.accounts import Account
-from ...server.accounts.people.people import People
-from ...server.audit.audit import AuditNote
 from ...server.config.settings import Settings
+from ...server.features.accounts.factors.second_factors import reset_factors
+from ...server.features.accounts.people.accounts import Account
+from ...server.features.accounts.people.people import People
+from ...server.features.audit.audit import AuditNote
+from ...server.features.data.archive import Archive
+from ...server.features.data.bringing_in import BroughtIn, Importing
 from ...store.documents import Stored
 from .. import show
 from ..client import local_url
@@ -208,7 +208,7 @@ def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
     done = "Would import" if dry_run else "Imported"
     click.echo(f"{done} {result.sessions} chats and {result.comparisons} comparisons. Known: {result.known}.")
     if result.refused:
-        show.note(f"{result.refused} are not valid, so that nothing would be imported. {result.reason}", "yellow")
+        show.note(f"Nothing would be imported: {result.refused} entries are not valid. {result.reason}", "yellow")
 
 
 user.add_command(user_budget)

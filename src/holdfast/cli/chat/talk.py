@@ -76,12 +76,12 @@ def named(tools: Sequence[str]) -> list[str]:
 @click.command()
 @click.argument("prompt", nargs=-1)
 @talk_options
-@click.option("--keep", is_flag=True, help="Keep the prompt and the answer as a new session.")
+@click.option("--keep", is_flag=True, help="Keep the prompt and the response as a new session.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished run as JSON.")
 @settings_options
 @one_line_errors
 def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: Any) -> None:
-    """Send one prompt and print the answer.
+    """Send one prompt and print the response.
 
     Standard input is appended to the prompt, unless it is a terminal. The run is listed by `holdfast runs ls`; it is
     part of a session only with --keep, --session or --continue.
@@ -224,7 +224,7 @@ def _discard_output() -> None:
 def chat(model: str | None, agent: str | None, **what: Any) -> None:
     """Chat with a model.
 
-    Ctrl-C stops an answer, which is saved. /help lists the commands and keys.
+    Ctrl-C stops a response, which is saved. /help lists the commands and keys.
     """
     sys.exit(asyncio.run(_chat(model=chosen_model(model, agent), **what)))
 
@@ -274,7 +274,7 @@ class _Talk:
         """Continue a session, or start one."""
         if session is None:
             self.session = await _new_session(self._api, system, self._model)
-            show.note(f"{await self._current_model()}  ·  /help for commands, Ctrl-C to stop an answer")
+            show.note(f"{await self._current_model()}  ·  /help for commands, Ctrl-C to stop a response")
             return
         opened = await self._api.call("GET", f"/api/sessions/{session}")
         self.session = opened["id"]

@@ -16,8 +16,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ...server.config.discovery import load_and_look
-from ...server.config.provider_factory import make_provider
+from ...server.live.discovery import load_and_look
+from ...server.live.provider_factory import make_provider
 from ...upstreams import Providers
 from .. import show
 from ..client import Api, NoServer, Object, connect

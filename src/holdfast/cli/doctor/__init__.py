@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import platform
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -16,14 +15,15 @@ from rich.markup import escape
 
 from ... import __version__
 from ...errors import HoldfastError
-from ...server.config.discovery import load_and_look
-from ...server.config.saved_settings import saved_file
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import choose
+from ...server.live.discovery import load_and_look
+from ...server.live.saved_settings import saved_file
 from ...store.opening import StoreNotInstalled
 from .. import show
 from .agents import check_agents
 from .check import Check
+from .interpreter import check_interpreter, this_build
 from .machine import (
     check_data_folder,
     check_database,
@@ -57,7 +57,8 @@ def doctor(config: str | None, data: str | None) -> None:
 
 
 def _examine(config: str | None, data: str | None) -> Iterator[Check]:
-    yield Check("ok", f"Holdfast {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    yield Check("ok", f"Holdfast {__version__}, SQLite {sqlite3.sqlite_version}")
+    yield from check_interpreter(this_build())
     yield from check_platform(sys.platform)
     try:
         yield from check_settings_file(choose(os.environ, config))
@@ -109,4 +110,7 @@ async def _check_what_runs(settings: Settings, set_in_page: set[str]) -> list[Ch
     finally:
         for provider in providers:
             await provider.close()
-    return [port, *(each.check for each in checked), *agents]
+    real = any(not provider.demo for provider in providers)
+    advice = "Set OPENAI_API_KEY or another key, or start Ollama: see docs/providers.md."
+    lacks = [] if real else [Check("note", "no real model, only demo models", advice)]
+    return [port, *(each.check for each in checked), *lacks, *agents]

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from ...errors import HoldfastError
 from ...server.config.settings import Settings
-from ...server.http.tls import is_exposed, tls_of
+from ...server.kit.http.tls import is_exposed, tls_of
 from .check import Check
 
 SOON = timedelta(days=14)

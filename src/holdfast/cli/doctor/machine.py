@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from ...errors import HoldfastError
-from ...server.config.saved_settings import Saved, SavedFile
 from ...server.config.settings import Settings, data_folder
 from ...server.config.settings_file import Choice
+from ...server.live.saved_settings import Saved, SavedFile
 from ...server.secrets.key_sources import SecretKeyFile
 from ...store.folder import check_file, check_folder, user_name
 from ...store.sqlite.beside import SqliteBeside

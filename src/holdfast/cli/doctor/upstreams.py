@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ...errors import HoldfastError
 from ...http_client.route import Route
-from ...server.config.live_settings import without_secrets
-from ...server.config.provider_factory import make_provider, route_of
 from ...server.config.settings import ProviderSettings, Settings
+from ...server.live.live_settings import without_secrets
+from ...server.live.provider_factory import make_provider, route_of
 from ...upstreams import Provider, judged_state
 from ..show import plural
 from .check import Check

@@ -35,12 +35,16 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
 @click.option("--sequential", is_flag=True, help="Run the models one at a time.")
 @click.option("--kind", help="Category for the leaderboard.")
 @click.option("--system", help="System prompt.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each answer, in seconds.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each response, in seconds."
+)
 @click.option(
     "--set", "set_file", type=click.Path(exists=True, dir_okay=False), help="File of prompts, one on each line."
 )
 @click.option("--report", type=click.Path(dir_okay=False), help="With --set: write an HTML report.")
-@click.option("--answers", type=click.Path(dir_okay=False), help="With --set: write the answers as JSON Lines.")
+@click.option(
+    "--responses", "answers", type=click.Path(dir_okay=False), help="With --set: write the responses as JSON Lines."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="With --set: print the report as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--resume", help="Continue this batch (id or unique prefix).")
@@ -49,15 +53,15 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
     "--match",
     type=click.Choice(["contains", "exact", "regex", "number"]),
     default="contains",
-    help="With --set: how an answer is checked (contains).",
+    help="With --set: how a response is checked (contains).",
 )
 @click.option("--concurrency", type=click.IntRange(1, 32), default=4, help="With --set: concurrent requests (4).")
 @settings_options
 @one_line_errors
 def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, **what: Any) -> None:
-    """Send a prompt to several models and compare the answers.
+    """Send a prompt to several models and compare the responses.
 
-    Ctrl-C stops all of them; partial answers are saved.
+    Ctrl-C stops all of them; partial responses are saved.
 
     \b
     Examples:
@@ -96,7 +100,7 @@ async def _compare(
     **of_a_set: Any,
 ) -> int:
     if any(of_a_set[name] for name in ("report", "answers", "as_csv", "name")):
-        raise click.UsageError("--report, --answers, --csv and --name need --set.")
+        raise click.UsageError("--report, --responses, --csv and --name need --set.")
     body: Object = {"prompt": text, "models": list(models), "blind": blind}
     body["order"] = "sequential" if sequential else "parallel"
     body |= {name: value for name, value in (("kind", kind), ("system", system), ("timeout", timeout)) if value}
@@ -258,7 +262,7 @@ class _Silence(_Screen):
 
 
 class _OneByOne(_Screen):
-    """For a pipe: each answer whole, in the order of the panes, as soon as those before it are printed."""
+    """For a pipe: each response whole, in the order of the panes, as soon as those before it are printed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +286,7 @@ class _OneByOne(_Screen):
 
 
 class _LivePanes(_Screen):
-    """For a terminal: live panes side by side, then the whole answers."""
+    """For a terminal: live panes side by side, then the whole responses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -307,7 +311,7 @@ class _LivePanes(_Screen):
         return max(1, min(len(self.panes), show.out.size.width // NARROWEST))
 
     def _drawn(self, height: int | None) -> RenderableType:
-        """Return the panes as a grid. With a height, only the end of each answer."""
+        """Return the panes as a grid. With a height, only the end of each response."""
         across = self._across()
         table = Table.grid(expand=True, padding=0)
         for _ in range(across):

@@ -13,7 +13,7 @@ from ...markup import Child, Markup, tag
 from ..client import Object
 
 MOST_SHOWN = 200
-"""Maximum number of prompts with answers on the page: more would be slow to open. `--answers` has all of them."""
+"""Maximum number of prompts with answers on the page: more would be slow to open. `--responses` has all of them."""
 LONGEST = 4000
 """Maximum length of an answer on the page, in characters."""
 
@@ -254,7 +254,7 @@ def _answers(cells: Sequence[Object]) -> Markup:
 def _left_out(prompts: int) -> Markup | None:
     if prompts <= 0:
         return None
-    option = tag("code", "--answers")
+    option = tag("code", "--responses")
     return tag("p", f"{prompts:,} more prompts are not on this page. ", option, " writes all.", class_="told")
 
 

@@ -15,7 +15,8 @@ import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ...evals.model import MOST_PROMPTS, BatchPrompt, as_csv
+from ...evals.model import MOST_PROMPTS, BatchPrompt
+from ...wires.csv_rows import as_csv
 from .. import show
 from ..chat.ctrl_c import interruptible, stopped_by
 from ..client import Api, CallFailed, Object, connect

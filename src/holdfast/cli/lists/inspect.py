@@ -153,7 +153,7 @@ async def _runs_tail(run_id: str, **where: Any) -> int:
 @settings_options
 @one_line_errors
 def runs_stop(run_id: str, **where: Any) -> None:
-    """Stop a run. Its partial answer is saved."""
+    """Stop a run. Its partial response is saved."""
     asyncio.run(_runs_stop(run_id, **where))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...access import NO_BUDGET, Budget, FactorFor
+from ...asks import OnBreak
 from ...errors import HoldfastError
 from ...pricing import Price
 from ...store.place import is_postgres
@@ -57,7 +58,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, Any] = {}
     """Settings of its dialect alone."""
     max_runs: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Maximum number of concurrent answers; further ones wait. 0 for no limit."""
+    """Maximum number of concurrent responses; further ones wait. 0 for no limit."""
     alternate: bool | None = None
     """Join adjacent messages of one role, for upstreams that require user and assistant to alternate."""
     prefills: bool | None = None
@@ -67,7 +68,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage: bool | None = None
     """Request token counts with `stream_options`."""
     attaches: bool | None = None
-    """Generates an answer with an `X-Conversation-Id` to its end, and sends it again on request (as llama-server)."""
+    """It keeps generating when Holdfast disconnects, and lets it reconnect, as llama-server does."""
     proxy: str | None = None
     """The proxy that leads to it, as `http://user:password@host:port`; empty for none. Left out: as `HTTPS_PROXY`,
     `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say."""
@@ -231,8 +232,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A file with the `secret_key`, one key on each line."""
     api_key: str = ""
     """A key that clients must send as `Authorization: Bearer …`."""
-    model: str = ""
-    """A GGUF file to use instead of the embedded model."""
+    local_model: str = ""
+    """A GGUF file to use in place of the built-in demo model."""
     offline: bool = False
     """Never download the embedded model's weights."""
     default_model: str = ""
@@ -279,10 +280,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     send_timeout: float = 30.0
     """Seconds after which a client that does not read is disconnected."""
     failed_status: Literal[406, 502] = 406
-    """HTTP status of an answer without streaming that failed after output: 406, which few clients retry, or 502."""
+    """HTTP status of a response without streaming that failed after output: 406, which few clients retry, or 502."""
     retry_patience: float = 30.0
     """Seconds that a detached run may spend on retries before its first output."""
-    log_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    event_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """Days after which the events of an ended run are deleted; its text stays. `inf` keeps them."""
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
     """Days after which an ended run outside of a session, and an unused conversation, is deleted. `inf` keeps them."""
@@ -309,7 +310,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traces: bool = False
     """Send traces to an OpenTelemetry collector, which the standard `OTEL_*` variables set."""
     traces_content: bool = False
-    """Also send prompts, answers, and the arguments and results of tools, which may be private."""
+    """Also send prompts, responses, and the arguments and results of tools, which may be private."""
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     """Currency of all `prices`, as its ISO 4217 code. The page and reports show costs in it."""
     providers: tuple[ProviderSettings, ...] = ()
@@ -325,6 +326,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether a leading `<think>…</think>` of a published agent is reasoning. Default: yes."""
     fallbacks: dict[str, str] = {}
     """The fallback of a model: `"up/m" = "other/m"`."""
+    on_break: dict[str, OnBreak] = {}
+    """What is done if an answer of a model breaks off: `"up/m" = "continue"`, for `"up/*"` and `"*"` too."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
@@ -343,7 +346,7 @@ TABLES = (
     "mcp",
     "agent_users",
     "agent_think",
-    "fallbacks",
+    *("fallbacks", "on_break"),
     "aliases",
     "log_levels",
     "prices",
@@ -437,7 +440,7 @@ def source_name(provider: ProviderSettings) -> str:
 def _from_file(path: pathlib.Path) -> dict[str, Any]:
     """Return the values of a settings file. A relative path in it is relative to the folder of the file."""
     values = _read(path)
-    make_absolute(values, ("data", "secret_key_file", "tls_cert", "tls_key"), path)
+    make_absolute(values, ("data", "local_model", "secret_key_file", "tls_cert", "tls_key"), path)
     for provider in tables_of(values, "providers"):
         make_absolute(provider, ("ca_file", "cert", "cert_key"), path)
     for agent in tables_of(values, "agents"):
@@ -496,8 +499,10 @@ def unknown_variables(environ: Mapping[str, str], settings: Settings) -> list[st
     )
 
 
-OTHER_VARIABLES = {"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_LAB_KEY", "HOLDFAST_CALL"}
-"""Variables that are no settings: of the command line, of the fault lab, and of tools' processes."""
+CLIENT_KEY = "HOLDFAST_CLIENT_KEY"
+"""The variable with the API key that the command line sends. What a server demands is the setting `api_key`."""
+OTHER_VARIABLES = {"HOLDFAST_CONFIG", "HOLDFAST_URL", CLIENT_KEY, "HOLDFAST_LAB_KEY", "HOLDFAST_CALL"}
+"""Variables that are no settings: of the command line, of the conformance lab, and of tools' processes."""
 OF_TESTS = ("HOLDFAST_TEST_", "HOLDFAST_BENCH_")
 _OF_A_SERVICE = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)").fullmatch
 """Matches the variables that Kubernetes sets for a service whose name begins with `holdfast`."""

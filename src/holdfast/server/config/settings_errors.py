@@ -13,7 +13,7 @@ TYPES = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "str": "a text",
+    "str": "a string",
     "array": "a list",
     "object": "a table",
     "null": "null",

@@ -9,14 +9,15 @@ Random nonces are safe for about four thousand million texts of one key. Secrets
 from __future__ import annotations
 
 import hmac
+import importlib
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...errors import HoldfastError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _LAYOUT = b"\x01"
 _ID, _NONCE, _TAG = 8, 12, 16
@@ -79,7 +80,7 @@ class Sealer:
         """Return data that only this name and one of the keys open. `NoSecretKey` if there is no key."""
         key = self._keys.first()
         head, nonce = _LAYOUT + key.id, os.urandom(_NONCE)
-        return head + nonce + AESGCM(key.key).encrypt(nonce, data, head + name.encode())
+        return head + nonce + _cipher(key).encrypt(nonce, data, head + name.encode())
 
     def open(self, name: str, sealed: bytes) -> bytes:
         """Return the data that was sealed under a name. `CannotUnseal` if that is not possible."""
@@ -93,8 +94,8 @@ class Sealer:
         if key is None:
             raise CannotUnseal(f"{name} is sealed with a secret key that this server does not have. {self.advice()}")
         try:
-            return AESGCM(key.key).decrypt(nonce, hidden, head + name.encode())
-        except InvalidTag:
+            return _cipher(key).decrypt(nonce, hidden, head + name.encode())
+        except importlib.import_module("cryptography.exceptions").InvalidTag:
             raise CannotUnseal(
                 f"{name} is damaged, or was sealed as something else and moved here: find out who can write there. "
                 "`holdfast secrets reset` gives it up."
@@ -108,3 +109,10 @@ class Sealer:
     def advice(self) -> str:
         """Return the advice for a missing secret key."""
         return self._keys.advice()
+
+
+def _cipher(key: SealingKey) -> AESGCM:
+    """Return the cipher of a key. cryptography is imported here: 8 MB, and most servers have no secrets to open."""
+    ciphers = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead")
+    cipher: AESGCM = ciphers.AESGCM(key.key)
+    return cipher

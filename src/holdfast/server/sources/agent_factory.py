@@ -19,8 +19,8 @@ from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
 from ...pricing import Price, Prices
-from ..accounts.agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
 from ..config.settings import AGENT, AgentSettings, McpSettings, Settings, SettingsError, data_folder
+from .agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
 
 MCP = "mcp:"
 """The prefix of an MCP server's name among an agent's tools."""

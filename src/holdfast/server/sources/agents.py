@@ -18,7 +18,7 @@ from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...asks import SessionAsk, chat_ask, model_ask
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...errors import (
     AccessEnded,
     BadRequest,
@@ -40,8 +40,8 @@ from ...store import RunRecord, Store
 from ...store.documents import Documents
 from ...upstreams import ChatRequest, Providers
 from ...upstreams.allowed import AllowedProviders
-from ..accounts.agent_users import AgentUsers
 from ..config.settings import AGENT, SettingsError
+from .agent_users import AgentUsers
 from .chat import ChatSources, notice_of
 
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class AgentSources:
             providers.add(AgentModels(names))
         self._desks: dict[str, Desk] = {}
         self._table = ProcessTable()
-        self.engine: Engine | None = None
+        self.engine: Core | None = None
 
     async def clear_up(self) -> None:
         """End the processes that tools of a killed server have left running."""

@@ -8,19 +8,21 @@ from typing import Any, cast
 
 import msgspec
 
-from ...asks import ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
+from ...asks import OnBreak, ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...errors import ModelNotFound, NoPrice, ProviderError
-from ...events import AnswerBegins, Notice, Outlet, Source, Text, Usage, Yielded
+from ...events import AnswerBegins, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
 from ...ids import ModelName
 from ...log.log import Log
+from ...log.settlement import usage_so_far
 from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.files import with_pictures
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
-from ..dialects.responses.response_chains import conversation
-from ..traces import AnswerChat, Traces
+from ..features.observe.traces import AnswerChat, Traces
+from .legs import MOST_LEGS, Legs, Written
+from .response_chains import conversation
 
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
 """Raises if the owner of a run, or the key that started it, may not use a model any more."""
@@ -38,14 +40,22 @@ class ChatSources:
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
         require: RequireModel | None = None,
+        on_break: Mapping[str, OnBreak] | None = None,
+        idle: float | None = None,
     ) -> None:
-        """`require` is asked before each call of an upstream, however long after the start of its run that is."""
+        """`require` is asked before each call of an upstream, however long after the start of its run that is.
+
+        `on_break` says what is done if an answer breaks off: of a model, a provider (`up/*`) or any (`*`). `idle` is
+        the idle limit of a run.
+        """
         self._store = store
         self._providers = providers
         self._patience = patience
         self._fallbacks = fallbacks
         self._require = require
         self._traces = traces
+        self._on_break = on_break or {}
+        self._idle = idle
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -79,7 +89,7 @@ class ChatSources:
         await self._ask(record, name, request, out, by_grant=by_grant)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
-        ask = model_ask(record.ask)
+        ask, has_time = model_ask(record.ask), _has_time(record)
         return ChatRequest(
             model=model,
             messages=await self.messages(record),
@@ -87,8 +97,8 @@ class ChatSources:
             own=ask.own,
             name=record.id if _can_be_found_again(record) else "",
             goes_on=record.message_id is not None and record.message_id == record.parent_id,
-            patience=self._patience if _has_time(record) else QUICK,
-            client_repeats=not _has_time(record),
+            patience=self._patience if has_time else QUICK,
+            client_repeats=not has_time,
         )
 
     async def _ask(
@@ -110,9 +120,13 @@ class ChatSources:
                 await self._check(record, asked[0])
             request, provider = await request_to(found.model), found.provider
             if request.goes_on:  # its log begins with the existing text
-                out.emit([AnswerBegins(think=False), Text(cast(str, request.messages[-1]["content"]))])
+                out.emit([AnswerBegins(think=False), Text(_begun_text(request))])
             if notice:
                 out.emit([Notice("new_turn", notice)])
+            if not alone and self._continues(record, found):
+                written = Written(model=found.name, text=_begun_text(request))
+                await self._legs(record, out, written, is_owed=_asks(request)).begin(found, request)
+                return
             while True:
                 out.emit([AnswerBegins(think=provider.think, is_owed=_asks(request))])
                 if alone or asked[-1] not in self._fallbacks():
@@ -130,6 +144,32 @@ class ChatSources:
                 out.emit([Notice("fallback", instead, asked[-1])])
         finally:
             self._providers.let_go(used)
+
+    def _continues(self, record: RunRecord, found: FoundModel) -> bool:
+        """Return whether another call goes on with an answer of a model that breaks off.
+
+        In a session that is the default if the model can continue its own message, or has a fallback.
+        """
+        ask = record.ask
+        if isinstance(ask, ProgramAsk) or chat_ask(ask).n > 1 or record.kind != "chat":
+            return False
+        of_model = (self._on_break.get(name) for name in (found.name, f"{found.provider.name}/*", "*"))
+        if chosen := ask.on_break or next(filter(None, of_model), None):
+            return chosen == "continue"
+        can = found.provider.prefills or found.name in self._fallbacks()
+        return can and isinstance(ask, SessionAsk) and record.lifetime == "detached"
+
+    def _legs(self, record: RunRecord, out: Outlet, written: Written, *, is_owed: bool) -> Legs:
+        """Return what lets models answer a run one after the other."""
+
+        async def answer(found: FoundModel, request: ChatRequest, out: Outlet) -> None:
+            used = self._providers.use(found.provider)
+            try:
+                await self._asking(found.provider)(request, out)
+            finally:
+                self._providers.let_go(used)
+
+        return Legs(answer, partial(self._stand_in, record), out, written, idle=self._idle, is_owed=is_owed)
 
     def _asking(self, provider: Provider) -> AnswerChat:
         """Return how a provider is asked: within the span of an upstream call, if traces are on."""
@@ -170,23 +210,41 @@ class ChatSources:
         return found
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
-        """Return the source that resumes a run after a crash, if its provider can attach to the answer."""
-        if not _can_be_found_again(record):
-            return None
+        """Return the source that resumes a run after a crash.
+
+        Its provider attaches to the answer, or another call goes on with it.
+        """
         try:
-            provider, *_ = await self._providers.find(log.answered_by or record.model)
+            found = await self._providers.find(log.answered_by or record.model)
         except ModelNotFound:
             return None  # removed from the settings
-        if not isinstance(provider, Attaching) or not provider.attaches:
-            return None
-        return partial(self._attach, provider, record, log)
+        provider = found.provider
+        if _can_be_found_again(record) and isinstance(provider, Attaching) and provider.attaches:
+            return partial(self._attach, provider, record, log)
+        return partial(self._resume, found, record, log) if self._can_resume(record, log, found) else None
+
+    def _can_resume(self, record: RunRecord, log: Log, found: FoundModel) -> bool:
+        """Return whether another call can go on with the answer of a run that has lost its process."""
+        if record.lifetime != "detached" or not self._continues(record, found):
+            return False
+        has_tools = {"tools", "functions"} & model_ask(record.ask).params.keys()  # half a call may be in the log
+        return not has_tools and len(log.legs) + 1 < MOST_LEGS
+
+    async def _resume(self, found: FoundModel, record: RunRecord, log: Log, out: Outlet) -> None:
+        """Go on with an answer after a crash."""
+        await self._check(record, found.name)
+        written = Written(model=found.name, text=log.text, legs=len(log.legs) + 1, used=usage_so_far(log))
+        request = await self._request(record, found.model)
+        legs = self._legs(record, out, written, is_owed=_asks(request))
+        await legs.resume(found, request, Interrupted().error.code)
 
     async def elsewhere(self, record: RunRecord, log: Log) -> bool:
-        """Return whether any node could go on with a run: its upstream keeps the answer under the run's id."""
-        if record.kind != "chat" or not _can_be_found_again(record):
+        """Return whether any node could go on with a run: its upstream keeps the answer, or another call goes on."""
+        if record.kind != "chat":
             return False
-        provider, *_ = await self._providers.find(log.answered_by or record.model)
-        return bool(getattr(provider, "attaches_anywhere", False))
+        found = await self._providers.find(log.answered_by or record.model)
+        is_kept = _can_be_found_again(record) and bool(getattr(found.provider, "attaches_anywhere", False))
+        return is_kept or self._can_resume(record, log, found)
 
     async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
         assert isinstance(provider, Attaching)
@@ -218,6 +276,11 @@ class ChatSources:
         shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))
         system = chat_ask(ask).system or (session.system if session else None)
         return alternating(for_model(shown, system))
+
+
+def _begun_text(request: ChatRequest) -> str:
+    """Return the text that the answer continues; empty if it begins."""
+    return cast(str, request.messages[-1]["content"]) if request.goes_on else ""
 
 
 def _asks(request: ChatRequest) -> bool:

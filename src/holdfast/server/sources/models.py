@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...access import Access
-from ..config.default_model import DefaultModel
-from ..config.live_settings import Configured
+from ...upstreams import Providers
 from ..config.settings import AGENT
+from ..live.default_model import DefaultModel
+from ..live.live_settings import Configured
 from ..starting.starting import AskedModel
 from .agents import AgentSources
 
@@ -18,12 +19,16 @@ class AllowedModels:
         self._agents = agents
         self._default = DefaultModel(configured)
 
+    def providers(self, caller: Access) -> Providers:
+        """Return the providers that a caller may use. Every model of a request is looked up in them."""
+        return self._agents.providers_for(caller)
+
     async def find(self, caller: Access, named: str | None) -> AskedModel:
         """Return the model of a run: the one that is named, or the default.
 
         The answer repeats what the client wrote, but the full name of an agent and of the default.
         """
-        providers = self._agents.providers_for(caller)
+        providers = self.providers(caller)
         if not named:
             return AskedModel(await self._default.use(providers, await self.set_default(caller)), "")
         found = await providers.find(named)
@@ -31,7 +36,7 @@ class AllowedModels:
 
     async def default(self, caller: Access) -> str | None:
         """Return the default model of a caller; None if there is no model."""
-        return await self._default.name(self._agents.providers_for(caller), await self.set_default(caller))
+        return await self._default.name(self.providers(caller), await self.set_default(caller))
 
     async def set_default(self, caller: Access) -> str:
         """Return the default model of the settings; empty if there is none, or if the caller may not use it."""

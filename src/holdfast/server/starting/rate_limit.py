@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...errors import HoldfastError, StoreUnavailable
 from ...store import Store
 from ...store.semantics import starts_left
@@ -36,7 +36,7 @@ class StartRate:
     """
 
     def __init__(
-        self, per_minute: int, engine: Engine, store: Store, *, clock: Callable[[], float] = time.monotonic
+        self, per_minute: int, engine: Core, store: Store, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self.per_minute = per_minute

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from ...engine.engine import Engine
+from ...engine.core import Core
 from ...events import Usage
 from ...ids import ModelName
 from ...runs.admission import Places
@@ -45,7 +45,7 @@ class Ledger(Protocol):
 class Room:
     """Reserves what starts need. The engine itself takes the place of a single run."""
 
-    def __init__(self, engine: Engine, limits: Sequence[StartLimit], ledger: Ledger) -> None:
+    def __init__(self, engine: Core, limits: Sequence[StartLimit], ledger: Ledger) -> None:
         self._engine = engine
         self._limits = [limit for limit in limits if limit.is_set]
         self._ledger = ledger

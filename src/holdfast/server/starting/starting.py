@@ -12,18 +12,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
-from ...asks import Ask
+from ...asks import Ask, OnBreak
 from ...concurrency.tasks import OwnedTasks
-from ...engine.engine import Engine
+from ...engine.core import Core
+from ...errors import BadRequest
 from ...history import Message, Session
 from ...ids import ModelName, new_id
 from ...runs.run import Run
 from ...store import Idempotency, Payer, RunRecord, Store
 from ...upstreams import FoundModel
 from .room import Room
+
+ON_BREAK = "holdfast-on-break"
+"""The header that says what is done if the answer breaks off."""
 
 
 class AskedModel(NamedTuple):
@@ -47,30 +52,32 @@ class AllowedStart(NamedTuple):
     model: AskedModel
     payer: Payer
     key: Idempotency | None
+    on_break: OnBreak | None = None
 
     def record(self, ask: Ask, *, kind: str = "chat", **fields: Any) -> RunRecord:
         """Return the record of the run: the caller's, unless the fields name another owner."""
+        name = self.model.found.name
         return RunRecord(
             **{"id": new_id("run"), "owner": self.caller.owner, "message_id": new_id("msg"), **fields},
-            model=self.model.name,
+            model=name,
             asked=self.model.asked,
-            kind=self.starting.kind_of(self.model.name, kind),
+            kind=self.starting.kind_of(name, kind),
             payer=self.payer,
-            ask=ask,
+            ask=ask if self.on_break is None else msgspec.structs.replace(ask, on_break=self.on_break),
         )
 
-    async def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Run:
+    def start(self, record: RunRecord, input: Sequence[Message] = (), **how: Any) -> Awaitable[Run]:
         """Start the run, as `Starting.start` does."""
-        return await self.starting.start(record, input, idempotency=self.key, **how)
+        return self.starting.start(record, input, idempotency=self.key, **how)
 
 
 class Starting:
-    """Starts runs: the only caller of `Engine.submit` in the server."""
+    """Starts runs: the only caller of `Core.submit` in the server."""
 
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Core,
         room: Room,
         *,
         find_model: Callable[[Access, str | None], Awaitable[AskedModel]],
@@ -94,7 +101,7 @@ class Starting:
         """Return the start of a new run if the caller may use the model."""
         caller: Access = request.scope[ACCESS]
         found = await self._find_model(caller, model)
-        return AllowedStart(self, caller, found, self._payer_of(request), key)
+        return AllowedStart(self, caller, found, self._payer_of(request), key, _on_break(request))
 
     async def start(
         self,
@@ -137,3 +144,11 @@ class Starting:
         """Stop a run that was started for a caller who has left, unless it outlives its caller."""
         for run in started:
             self._engine.stop_unheld(run)
+
+
+def _on_break(request: Request) -> OnBreak | None:
+    """Return what the request says is done if the answer breaks off."""
+    chosen = request.headers.get(ON_BREAK)
+    if chosen is None or chosen == "settle" or chosen == "continue":
+        return chosen  # type: ignore[return-value]
+    raise BadRequest(f"`{ON_BREAK}` is `settle` or `continue`, not {chosen[:40]!r}.", param=ON_BREAK)

@@ -7,7 +7,7 @@ import importlib
 import re
 from typing import Any
 
-from ...errors import HoldfastError
+from ...errors import HoldfastError, how_to_install
 from .. import Store
 from ..memory import MemoryStore
 from ..place import is_postgres
@@ -25,7 +25,7 @@ class StoreNotInstalled(HoldfastError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("A store on PostgreSQL needs asyncpg. Install it: pip install 'holdfast[postgres]'")
+        super().__init__(f"A store on PostgreSQL needs asyncpg. Install it: {how_to_install('postgres')}.")
 
 
 def open_store(url: str, **options: Any) -> Store:
@@ -47,6 +47,12 @@ def open_store(url: str, **options: Any) -> Store:
     raise ValueError(
         f"there is no store for {scheme}: use memory:, sqlite:PATH, postgresql://…, or the path of a folder"
     )
+
+
+def check_installed(url: str) -> None:
+    """Raise an error if the package that a store needs is not installed. Nothing is opened."""
+    if is_postgres(url):
+        _postgres_module()
 
 
 def pending_steps(url: str) -> list[Migration]:

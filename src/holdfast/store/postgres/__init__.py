@@ -11,6 +11,7 @@ from asyncpg import Connection, UniqueViolationError
 
 from ...errors import StoreUnavailable
 from .. import Append, LogEnd
+from ..indexing import Indexer
 from ..nodes import OnHint
 from ..place import without_password
 from ..records import NodeDetails, NodeRecord, WalPosition
@@ -46,6 +47,7 @@ class PostgresStore(RowStore):
         self._leases: PostgresPool | None = None
         self._listener: HintListener | None = None
         self._wal = WalReader()
+        self._indexer = Indexer(lambda: self._index(None))
         self._closed = False
         postgres_steps(), queries("postgres")  # read now: the event loop must not wait for the disk
         with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this thread
@@ -134,6 +136,7 @@ class PostgresStore(RowStore):
 
     async def disconnect(self) -> None:
         """Close the connections, which belong to the event loop that opened them. The next call opens new ones."""
+        await self._end_indexing()
         parts = (self._listener, self._calls, self._leases)
         self._listener = self._calls = self._leases = None
         for part in parts:

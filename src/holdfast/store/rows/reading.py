@@ -164,6 +164,12 @@ class Reading:
         found = yield ("list_sessions", "chats_after", *["has_word"] * len(sought)), values
         return [as_session(row) for row in found]
 
+    def unindexed(self, owner: str | None, limit: int) -> Querying[list[int]]:
+        """Return the sessions, of one owner or of all, whose words are not all in the index."""
+        condition = "any_session" if owner is None else "sessions_of_one"
+        values = {"limit": limit} | ({} if owner is None else {"owner": owner})
+        return [row["n"] for row in (yield ("unindexed", condition), values)]
+
     def find_messages(self, session_ids: Sequence[str], query: str) -> Querying[dict[str, SearchHit]]:
         """Return the message that matches a query best, by session.
 

@@ -15,7 +15,7 @@ def indexed(words: Sequence[str]) -> list[str]:
     beginnings = longest = {word[:_BEGINNING] for word in words}
     for letters in range(1, _BEGINNING):
         beginnings = beginnings | {word[:letters] for word in longest}
-    return [*words, *map("·".__add__, sorted(beginnings))]
+    return [*words, *map("·".__add__, beginnings)]
 
 
 def looked_up(start: str, dialect: Dialect) -> str:

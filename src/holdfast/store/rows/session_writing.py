@@ -1,4 +1,8 @@
-"""Sessions, their messages, their feed and the search index, written within one transaction."""
+"""Sessions, their messages, their feed and the search index, written within one transaction.
+
+The words of messages are added to the index later, in batches: see `IndexWriting`. That costs a fraction of what an
+entry in each transaction does, and no reader of a stream waits for it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,12 @@ from . import Querying, Row, first
 from .long_json import decode_message, encode_message
 from .reading import Reading
 from .search import MOST_INDEXED, indexed, words_in
-from .structs import (
-    as_session,
-    encode,
-    session_values,
-)
+from .structs import as_session, encode, found_messages, session_values
 
 _FEW = 8
+_SESSIONS_AT_ONCE = 32
+_MESSAGES_AT_ONCE = 200
+_BYTES_AT_ONCE = 64 * 1024
 
 
 class OpenSession:
@@ -32,27 +35,8 @@ class OpenSession:
         self.message_n: int = row["message_n"]
         self.feed_n: int = row["feed_n"]
         self.queue_n: int = row["queue_n"]
+        self.indexed_n: int = row["indexed_n"]
         self.session = as_session(row)
-        self.words: set[str] | None = None
-        """The indexed words of its messages; None until they are read."""
-
-    @property
-    def lacks_words(self) -> bool:
-        """Whether it has an index whose words are not read yet."""
-        return self.words is None and self.session.kind == "chat"
-
-    def new_words(self, message: Message) -> list[str]:
-        """Return the words of a message that are new in the session, and add them to its words.
-
-        A search finds sessions, so one entry for each session is enough. A common word would else have an entry for
-        each of ten million messages.
-        """
-        if self.words is None:
-            return []
-        known = self.words
-        fresh = [word for word in indexed(rules.words(text_of(message.content))) if word not in known]
-        known.update(fresh)
-        return fresh
 
     def change(self, **changes: Any) -> None:
         self.session = replace(self.session, **changes)
@@ -64,6 +48,7 @@ class OpenSession:
         """Return the values of its row as they are now."""
         values = session_values(self.session)
         values.update(n=self.n, message_n=self.message_n, feed_n=self.feed_n, queue_n=self.queue_n)
+        values["indexed_n"] = self.indexed_n
         return values
 
     def entry(self, type: str, data: dict[str, Any] | None, message: int | None = None) -> dict[str, Any]:
@@ -92,9 +77,6 @@ class SessionWriting(Reading):
             session = replace(session, head_id=messages[-1].id)
         yield "insert_session", session_values(session)
         it = yield from self._require_session(session.id)
-        it.words = set()
-        if entry := self._entry(it, 0, indexed(rules.words(session.title))):
-            yield "index", entry
         yield from self._keep_files(it, parted)
         yield from self._insert_messages(it, messages)
         yield "save_session", it.values()
@@ -137,12 +119,12 @@ class SessionWriting(Reading):
         return it
 
     def _set_title(self, it: OpenSession, title: str) -> Querying[None]:
+        """Change the title. If the old one is in the index, the new one takes its place at once."""
         if title != it.session.title:
-            if it.session.title:
-                yield "unindex_title", {"session": it.n}
             it.change(title=title)
-            if entry := self._entry(it, 0, indexed(rules.words(title))):
-                yield "index", entry
+            if it.indexed_n >= 0 and it.session.kind == "chat":
+                yield "unindex_title", {"session": it.n}
+                yield from self._index(it.n, 0, indexed(rules.words(title)))
 
     # pictures
 
@@ -172,39 +154,69 @@ class SessionWriting(Reading):
         yield from _each("tell", [it.entry("message.added", None, n) for n in range(before + 1, it.message_n + 1)])
 
     def _insert_messages(self, it: OpenSession, messages: Sequence[Message]) -> Querying[None]:
-        if it.lacks_words:
-            yield from self._read_words(it)
         rows: list[dict[str, Any]] = []
-        entries: list[dict[str, Any]] = []
         for message in messages:
             it.message_n += 1
             rows.append({"session": it.n, "n": it.message_n, "id": message.id, "body": encode_message(message)})
-            if entry := self._entry(it, it.message_n, it.new_words(message)):
-                entries.append(entry)
         yield from _each("insert_message", rows)
-        yield from _each("index", entries)
 
     def _change(self, it: OpenSession, message: Message) -> Querying[None]:
-        yield from self._read_words(it)
+        """Change a message. What it and later ones have in the index is removed, to be indexed again."""
         (row,) = yield "message", {"session": it.n, "id": message.id}
         number, message = row["n"], rules.continued(decode_message(row["body"]), message)
-        already = words_in((yield "words_of", {"session": it.n, "n": number}))
         yield "change_message", {"session": it.n, "n": number, "body": encode_message(message)}
-        yield "forget_words", {"session": it.n, "n": number}
-        if entry := self._entry(it, number, [*already, *it.new_words(message)]):
-            yield "index", entry
+        if it.indexed_n >= number and it.session.kind == "chat":
+            yield "unindex_from", {"session": it.n, "n": number}
+            it.indexed_n = number - 1
         yield "tell", it.entry("message.changed", None, number)
 
-    def _read_words(self, it: OpenSession) -> Querying[None]:
-        """Read the words of a session: before the first write, since a read after a write costs more."""
-        if it.lacks_words:
-            it.words = set(words_in((yield "words", {"session": it.n})))
+    def _index(self, session: int, number: int, words: Sequence[str]) -> Querying[None]:
+        """Add an entry to the index: of a message, or of the title with the number 0."""
+        if words and number < MOST_INDEXED:
+            yield "index", {"session": session, "n": number, "words": self._dialect.entry(words)}
 
-    def _entry(self, it: OpenSession, number: int, words: Sequence[str]) -> dict[str, Any] | None:
-        """Return the values of an entry of the index; None if there is nothing to index."""
-        if it.session.kind != "chat" or number >= MOST_INDEXED or not words:
-            return None
-        return {"session": it.n, "n": number, "words": self._dialect.entry(words)}
+
+class IndexWriting(SessionWriting):
+    """The words of messages, added to the search index after the transactions that have stored these messages."""
+
+    def index_words(self, sessions: Sequence[int]) -> Querying[list[int]]:
+        """Add what some sessions lack in the index, and return those that are left for another transaction.
+
+        One transaction is short, since other writes wait for it.
+        """
+        later, room = list(sessions[_SESSIONS_AT_ONCE:]), _BYTES_AT_ONCE
+        numbers = self._dialect.many(sessions[:_SESSIONS_AT_ONCE])
+        for row in list((yield "to_index", {"numbers": numbers})):
+            last = row["indexed_n"]
+            if room > 0:
+                last, size = yield from self._index_session(row, room)
+                room -= size
+            if last < row["message_n"]:
+                later.append(row["n"])
+        return later
+
+    def _index_session(self, row: Row, room: int) -> Querying[tuple[int, int]]:
+        """Index some messages of a session, and return the number of the last one, and their size in bytes.
+
+        A search finds sessions, so one entry for each word of a session is enough. A common word would else have an
+        entry for each of ten million messages.
+        """
+        session, last, size = row["n"], row["indexed_n"], 0
+        known = set(words_in((yield "words", {"session": session}))) if last > 0 else set[str]()
+        entries = [(0, indexed(rules.words(row["title"])))] if last < 0 else []
+        values = {"session": session, "after": last, "limit": _MESSAGES_AT_ONCE, "bytes": room}
+        last = max(last, 0)
+        for each in (yield "messages_to_index", values):
+            last, size = each["n"], size + len(each["body"])
+            words = indexed(rules.words("".join(text_of(message.content) for message in found_messages([each]))))
+            entries.append((last, [word for word in words if word not in known] if known else words))
+            known.update(words)
+            if size >= room:
+                break
+        for number, words in entries:
+            yield from self._index(session, number, words)
+        yield "note_indexed", {"n": session, "indexed_n": last}
+        return last, size
 
 
 def _each(query: str, rows: list[dict[str, Any]]) -> Querying[None]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from ...errors import StoreUnavailable
 from ...events import AnySettlement, Event
 from ...history import Message, Session
 from .. import (
@@ -30,6 +33,7 @@ from .. import (
     UsageRow,
 )
 from ..files import parted, take_out
+from ..indexing import Indexer
 from ..nodes import RunsElsewhere
 from ..people.audit import AuditEntry, AuditFilter
 from ..records import Intent, NodeDetails, NodeRecord
@@ -38,6 +42,7 @@ from .nodes import NodesReading
 from .transactions import Writing
 
 _FOLDED_AT_ONCE = 1000
+_INDEXED_AT_ONCE = 1000  # sessions: further ones are left for the next time
 _TRIMMED_AT_ONCE = 100  # runs: a larger transaction would delay all other writes
 
 T = TypeVar("T")
@@ -45,6 +50,9 @@ T = TypeVar("T")
 
 class RowStore(ABC):
     """Implements `Store` for a database that can run the steps of a transaction."""
+
+    _indexer: Indexer | None = None
+    """Adds words to the search index before they are searched; without one, a search adds them."""
 
     @abstractmethod
     async def _write(self, work: Callable[[Writing], Querying[T]], *, durable: bool = True) -> T:
@@ -101,7 +109,9 @@ class RowStore(ABC):
         now: float,
     ) -> AnySettlement | None:
         """Record how a run ended: compare-and-set."""
-        return await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+        ended = await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+        self._index_soon()
+        return ended
 
     async def note_waiting(self, run_id: str, epoch: int, *, waits: bool) -> None:
         """Record whether a running run waits for a person."""
@@ -194,7 +204,13 @@ class RowStore(ABC):
     async def list_sessions(
         self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
     ) -> list[Session]:
-        """Return an owner's sessions: pinned ones first, then the ones changed last."""
+        """Return an owner's sessions: pinned ones first, then the ones changed last.
+
+        A search first completes the index, so that it finds whatever was stored before.
+        """
+        if query:
+            with suppress(StoreUnavailable):  # a full disk: what is in the index can be found
+                await self._index(owner)
         return await self._read(lambda rows: rows.list_sessions(owner, query, prefix, limit, before))
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
@@ -212,7 +228,9 @@ class RowStore(ABC):
     async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
         """Add a session together with messages."""
         split = await parted(messages)
-        return await self._write(lambda rows: rows.add_session(session, split))
+        added = await self._write(lambda rows: rows.add_session(session, split))
+        self._index_soon()
+        return added
 
     async def get_message(self, session_id: str, message_id: str) -> Message | None:
         """Return one message of a session."""
@@ -233,6 +251,26 @@ class RowStore(ABC):
     async def feed_place(self, session_id: str, n: int) -> FeedPlace | None:
         """Return a place in the feed of a session."""
         return await self._read(lambda rows: rows.feed_place(session_id, n))
+
+    # the search index
+
+    def _index_soon(self) -> None:
+        if self._indexer is not None:
+            self._indexer.begin()
+
+    async def _end_indexing(self) -> None:
+        if self._indexer is not None:
+            await self._indexer.end()
+
+    async def _index(self, owner: str | None) -> None:
+        """Add the words of what is stored now to the index: of one owner, or of some sessions of all."""
+        limit = _INDEXED_AT_ONCE if owner is None else sys.maxsize
+        sessions = await self._read(lambda rows: rows.unindexed(owner, limit))
+        while sessions:
+            sessions = await self._index_some(sessions)
+
+    async def _index_some(self, sessions: Sequence[int]) -> list[int]:
+        return await self._write(lambda rows: rows.index_words(sessions), durable=False)
 
     # documents
 

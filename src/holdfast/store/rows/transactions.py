@@ -21,7 +21,7 @@ from . import Querying, Row, first
 from .long_json import encode_ending
 from .nodes import NodesWriting
 from .people import PeopleWriting
-from .session_writing import OpenSession, SessionWriting
+from .session_writing import IndexWriting, OpenSession
 from .spending import SpendingWriting
 from .structs import (
     as_document,
@@ -32,7 +32,7 @@ from .structs import (
 )
 
 
-class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
+class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
     """All writes of one transaction."""
 
     # runs
@@ -68,7 +68,6 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
         if busy is not None:
             run = rules.waiting(run, if_busy)
             return (yield from self._enqueue(it, run, input, parent, idempotency))
-        yield from self._read_words(it)
         messages, started = _started(it, run, input, parent, run.node_id, run.started_at)
         yield from self._insert_run(started, it, parent, idempotency)
         yield from self._begin(it, started, messages)
@@ -147,15 +146,13 @@ class Writing(NodesWriting, SessionWriting, SpendingWriting, PeopleWriting):
     def start_queued(self, session_id: str, node_id: str, now: float) -> Querying[RunRecord | None]:
         """Make the first queued run of a session the running one."""
         it = yield from self._open(session_id)
-        if it is None or any(each["status"] == "running" for each in (yield from self._in_progress(it))):
+        in_progress = [] if it is None else (yield from self._in_progress(it))
+        if it is None or not in_progress or in_progress[0]["status"] == "running":
             return None
-        if not (waiting := (yield from self.queued(session_id))):
-            return None
-        run = waiting[0]
+        (run, *_) = yield from self.queued(session_id)
         if run.node_id not in ("", node_id) and (yield from self.is_standing(run.node_id)):
             return None
         (row,) = yield "follows", {"id": run.id}
-        yield from self._read_words(it)
         it.touch(now)
         messages, started = _started(it, run, run.input, row["follows"], node_id, now)
         values = {"id": run.id, "node_id": node_id, "parent_id": started.parent_id, "at": now, "input": b"[]"}

@@ -124,23 +124,32 @@ SELECT body FROM (
 ) AS counted
 WHERE coalesce(bytes, 0) < :bytes ORDER BY n
 
+-- name: to_index
+SELECT n, title, message_n, indexed_n FROM sessions
+WHERE n = ANY (:numbers) AND indexed_n < message_n AND kind = 'chat'
+ORDER BY n FOR NO KEY UPDATE
+
+-- name: messages_to_index
+SELECT n, body FROM (
+    SELECT n, body, sum(length(body)) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes
+    FROM (SELECT n, body FROM messages WHERE session = :session AND n > :after ORDER BY n LIMIT :limit) AS next
+) AS counted
+WHERE coalesce(bytes, 0) < :bytes ORDER BY n
+
 -- name: index
 INSERT INTO search (session, n, words) VALUES (:session, :n, array_to_tsvector(CAST(:words AS text[])))
 
 -- name: words
 SELECT array_to_string(tsvector_to_array(words), ' ') AS words FROM search WHERE session = :session AND n > 0
 
--- name: words_of
-SELECT array_to_string(tsvector_to_array(words), ' ') AS words FROM search WHERE session = :session AND n = :n
-
 -- name: unindex_title
 DELETE FROM search WHERE session = :session AND n = 0
 
+-- name: unindex_from
+DELETE FROM search WHERE session = :session AND n >= :n
+
 -- name: unindex_session
 DELETE FROM search WHERE session = :session
-
--- name: forget_words
-DELETE FROM search WHERE session = :session AND n = :n
 
 -- name: files_known
 SELECT sha256 FROM files

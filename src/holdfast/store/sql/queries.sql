@@ -123,7 +123,8 @@ VALUES (:id, :owner, :kind, :title, :model, :system, :params, :pinned, :head_id,
 
 -- name: save_session
 UPDATE sessions SET title = :title, model = :model, system = :system, params = :params, pinned = :pinned,
-    head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n
+    head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n,
+    indexed_n = :indexed_n
 WHERE n = :n
 
 -- name: delete_session
@@ -131,6 +132,19 @@ DELETE FROM sessions WHERE n = :n
 
 -- name: insert_message
 INSERT INTO messages (session, n, id, body) VALUES (:session, :n, :id, :body)
+
+-- name: unindexed
+SELECT n FROM sessions
+WHERE kind = 'chat' AND indexed_n < message_n AND (message_n > 0 OR title <> '') AND {conditions} LIMIT :limit
+
+-- name: any_session
+TRUE
+
+-- name: sessions_of_one
+owner = :owner
+
+-- name: note_indexed
+UPDATE sessions SET indexed_n = :indexed_n WHERE n = :n
 
 -- name: message
 SELECT n, body FROM messages WHERE session = :session AND id = :id

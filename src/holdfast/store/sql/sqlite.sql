@@ -58,23 +58,28 @@ ORDER BY n
 -- name: messages_of_number
 SELECT body FROM messages WHERE session = :session ORDER BY n
 
+-- name: to_index
+SELECT n, title, message_n, indexed_n FROM sessions
+WHERE n IN (SELECT value FROM json_each(CAST(:numbers AS TEXT))) AND indexed_n < message_n AND kind = 'chat'
+ORDER BY n
+
+-- name: messages_to_index
+SELECT n, body FROM messages WHERE session = :session AND n > :after ORDER BY n LIMIT :limit
+
 -- name: index
 INSERT INTO search (rowid, words) VALUES ((:session << 20) + :n, :words)
 
 -- name: words
 SELECT words FROM search WHERE rowid BETWEEN (:session << 20) + 1 AND (:session << 20) + (1 << 20) - 1
 
--- name: words_of
-SELECT words FROM search WHERE rowid = (:session << 20) + :n
-
 -- name: unindex_title
 DELETE FROM search WHERE rowid = :session << 20
 
+-- name: unindex_from
+DELETE FROM search WHERE rowid BETWEEN (:session << 20) + :n AND (:session << 20) + (1 << 20) - 1
+
 -- name: unindex_session
 DELETE FROM search WHERE rowid BETWEEN :session << 20 AND (:session << 20) + (1 << 20) - 1
-
--- name: forget_words
-DELETE FROM search WHERE rowid = (:session << 20) + :n
 
 -- name: files_known
 SELECT sha256 FROM files JOIN json_each(CAST(:hashes AS TEXT)) AS asked ON asked.value = sha256

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from ...errors import StoreUnavailable
 from ..hints import LocalHints
+from ..indexing import Indexer
 from ..rows import Querying
 from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
@@ -40,6 +41,7 @@ class SqliteStore(LocalHints, RowStore):
         self._writer = Writer(self.path, trace)
         self._readers = Readers(self.path)
         self._key_reader = Readers(self.path, 1, "keys")
+        self._indexer = Indexer(lambda: self._index(None))
         self._closed = False
         self._writer.open()
         self._readers.open()
@@ -59,6 +61,13 @@ class SqliteStore(LocalHints, RowStore):
         self._refuse_if_closed()
         result: T = await self._writer.ask(Job(lambda db: drive(db, work(WRITING)), durable=durable))
         return result
+
+    async def _index_some(self, sessions: Sequence[int]) -> list[int]:
+        """Index some sessions in a transaction of their own, which no other write waits for."""
+        self._refuse_if_closed()
+        job = Job(lambda db: drive(db, WRITING.index_words(sessions)), apart=True)
+        left: list[int] = await self._writer.ask(job)
+        return left
 
     async def _read(self, work: Callable[[NodesReading], Querying[T]], *, snapshot: bool = False) -> T:
         """Read in one transaction, which is always one snapshot."""
@@ -92,6 +101,7 @@ class SqliteStore(LocalHints, RowStore):
         """Finish the calls in progress, checkpoint the write-ahead log, and close the file."""
         if not self._closed:
             self._closed = True
+            await self._end_indexing()
             await self._readers.close()
             await self._key_reader.close()
             await self._writer.close()

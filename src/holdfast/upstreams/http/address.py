@@ -16,6 +16,8 @@ class UpstreamAddress:
 
     def __init__(self, base_url: str, query: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(base_url.strip())
+        if not base_url:
+            raise ValueError("base_url is not set")
         if parts.scheme not in ("http", "https") or not _is_host(parts.hostname):
             shown = _without_secrets(base_url)
             raise ValueError(f"base_url must begin with http:// or https:// and name a host, unlike {shown!r}")

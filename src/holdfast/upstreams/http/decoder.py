@@ -41,9 +41,12 @@ from ...redaction import redact
 from ..decoding import MAX_EVENT, MAX_TEXT, Halves, error_message, loosely
 from ..sse import EventTooLarge, ServerSentEvent, SSEDecoder
 
-__all__ = ["DialectDecoder", "FrameReader", "ResponseDecoder"]
+__all__ = ["NOT_STRICT", "DialectDecoder", "FrameReader", "ResponseDecoder"]
 
 T = TypeVar("T")
+
+NOT_STRICT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors of a strict decoder, after which a frame is decoded loosely."""
 
 _BOM = b"\xef\xbb\xbf"
 _WHOLE_CALL = object()  # the key of a call that arrives whole
@@ -182,18 +185,21 @@ class DialectDecoder:
 
     def _read(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
         for kind, payload in frames:
-            if not payload.strip():
-                continue
-            if not self._saw_frames:
-                self._saw_frames = True
-                self._first_bytes.clear()
-            self._room -= _COST_OF_A_FRAME
-            try:
-                self.take(kind, payload, events)
-            except ValueError as error:
-                self.fail(self.broke(f"sent {error}"), events)
+            self._take_frame(kind, payload, events)
             if self.over:
                 return
+
+    def _take_frame(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
+        if not payload.strip():
+            return
+        if not self._saw_frames:
+            self._saw_frames = True
+            self._first_bytes.clear()
+        self._room -= _COST_OF_A_FRAME
+        try:
+            self.take(kind, payload, events)
+        except ValueError as error:
+            self.fail(self.broke(f"sent {error}"), events)
 
     def _read_last_frame(self, cut: bool, events: list[Yielded]) -> None:
         try:
@@ -231,11 +237,15 @@ class DialectDecoder:
     def decoded(
         self, payload: bytes, decode: Callable[[bytes], T], shape: type[T], hook: Callable[[Any], Any] | None = None
     ) -> T:
-        """Decode one frame, loosely if needed: a lone surrogate, invalid UTF-8, a number as a string."""
+        """Decode one frame, loosely if needed."""
         try:
             return decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = loosely(payload, hook)
+        except NOT_STRICT:
+            return self.decoded_loosely(payload, shape, hook)
+
+    def decoded_loosely(self, payload: bytes, shape: type[T], hook: Callable[[Any], Any] | None = None) -> T:
+        """Decode a frame that is no strict JSON of its shape: a lone surrogate, invalid UTF-8, a number as a string."""
+        value = loosely(payload, hook)
         self._halves = self._halves or Halves()
         if value is None:
             raise ValueError("something that is not JSON")

@@ -129,7 +129,9 @@ class HTTPUpstream:
         """Send a request, and emit the events of each read together. Raise `ProviderError` for an incomplete answer."""
         if request.messages:
             out.emit([Usage(estimate_tokens(request.messages), 0, "estimated")])
-        response = await _ask_with_retries(request, ask, out)
+        deadline = time.monotonic() + request.patience
+        asked = await ask(request)
+        response = await _retried(asked, deadline, request, ask, out) if isinstance(asked, ProviderError) else asked
         try:
             self._open.add(response)
             if "content-encoding" in response.headers and _encoding(response):
@@ -175,10 +177,11 @@ class HTTPUpstream:
         """
         if (refusal := self._refusals.of(body)) is not None:
             return refusal
+        head, is_repeatable = self._head(method, path, query, headers, len(body)), method != "POST"
         try:
-            response = await self._send(method, path, body, headers, query)
-        except ProviderError as error:
-            return error
+            response = await self._connections.send(head, body, is_repeatable=is_repeatable)
+        except (Broken, NotThere) as error:
+            return self._failure(error, is_repeatable=is_repeatable)
         is_readable = "content-encoding" not in response.headers or can_be_inflated(_encoding(response))
         if response.status == _OK and is_readable:
             return response
@@ -190,26 +193,22 @@ class HTTPUpstream:
             self._refusals.add(body, refused)
         return refused
 
-    def _send(
-        self, method: Method, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, query: str = ""
-    ) -> Awaitable[Reply]:
-        head = self._head(method, path, query, headers, len(body))
-        return self._exchange(head, body, is_repeatable=method != "POST")
+    def _failure(self, error: Broken | NotThere, *, is_repeatable: bool) -> ProviderError:
+        """Return the error for a request without a response."""
+        failure = self._described(error, is_repeatable=is_repeatable)
+        failure.__cause__ = error
+        return failure
 
-    async def _exchange(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = True) -> Reply:
-        """Send a request and return the response. Raise a `ProviderError` that describes what failed."""
-        try:
-            return await self._connections.send(head, body, is_repeatable=is_repeatable)
-        except NotHTTP as error:
-            raise ProviderBroke(f"{self.name} answered with {error}.") from error
-        except Broken as error:
+    def _described(self, error: Broken | NotThere, *, is_repeatable: bool) -> ProviderError:
+        if isinstance(error, NotHTTP):
+            return ProviderBroke(f"{self.name} answered with {error}.")
+        if isinstance(error, Broken):
             advice = "" if is_repeatable else _NOT_RETRIED
-            raise ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}") from error
-        except NotThere as error:
-            message = f"{self.name} could not be reached: {error}.{_advice(error)}"
-            if isinstance(error, ProxyFailed) and error.is_final:
-                raise ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY) from error
-            raise ProviderUnreachable(message) from error
+            return ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}")
+        message = f"{self.name} could not be reached: {error}.{_advice(error)}"
+        if isinstance(error, ProxyFailed) and error.is_final:
+            return ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY)
+        return ProviderUnreachable(message)
 
     def _head(self, method: Method, path: str, query: str, headers: Mapping[str, str] | None, length: int) -> bytes:
         """Return the head of a request. The part that is the same for all requests to a path is cached."""
@@ -280,8 +279,9 @@ class HTTPUpstream:
             await asyncio.sleep(pause)
             try:
                 async with asyncio.timeout(_CANCEL_TIMEOUT):
-                    (await self._send(method, path, query=query)).close()
-            except (ProviderError, TimeoutError):
+                    head = self._head(method, path, query, None, 0)
+                    (await self._connections.send(head, is_repeatable=method != "POST")).close()
+            except (Broken, NotThere, TimeoutError):
                 pass  # it is unreachable, or cannot cancel: nothing more can be done
 
     async def get(self, path: str, limit: int, query: str = "") -> Any:
@@ -306,7 +306,10 @@ class HTTPUpstream:
     async def _get_redirected(self, url: str) -> Reply:
         """Return the response at a URL. Redirects are followed on the same origin only: no key is sent elsewhere."""
         for _ in range(_MAX_REDIRECTS):
-            response = await self._exchange(head_of("GET", url, self._headers))
+            try:
+                response = await self._connections.send(head_of("GET", url, self._headers), is_repeatable=True)
+            except (Broken, NotThere) as error:
+                raise self._failure(error, is_repeatable=True) from error
             if response.status not in REDIRECTS:
                 return response
             response.close()
@@ -337,16 +340,18 @@ class HTTPUpstream:
         self._connections.close()
 
 
-async def _ask_with_retries(request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet) -> Reply:
-    """Send a request, with retries while `_pause_after` allows them."""
-    deadline, backoff = time.monotonic() + request.patience, None
-    while isinstance(result := await ask(request), ProviderError):
-        backoff = backoff or Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+async def _retried(
+    result: Asked, deadline: float, request: ChatRequest, ask: Callable[[ChatRequest], Awaitable[Asked]], out: Outlet
+) -> Reply:
+    """Send a request again after a failure, while `_pause_after` allows it."""
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, spread=(1.0, 1.5))
+    while isinstance(result, ProviderError):
         pause = _pause_after(result, backoff, deadline)
         if pause is None or (request.client_repeats and result.info().may_pass):
             raise result
         out.emit([Notice("retry", f"Trying again in {pause:.1f} s, because {result}")])
         await asyncio.sleep(pause)
+        result = await ask(request)
     return result
 
 

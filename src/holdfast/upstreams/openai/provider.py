@@ -7,7 +7,7 @@ read is decoded in one pass and emitted together. How it is left and asked again
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -109,13 +109,12 @@ class OpenAICompatible(HTTPProvider):
 
     # answering
 
-    async def answer(self, request: ChatRequest, out: Outlet) -> None:
+    def answer(self, request: ChatRequest, out: Outlet) -> Coroutine[Any, Any, None]:
         """Emit the events of each read together; raise a `ProviderError` unless the upstream said how it ended."""
         decoder = self._decoder(request.choices)
         if self.attaches and request.name:
-            await self._answer_by_name(request, self._ask, decoder, out)
-        else:
-            await self.upstream.answer(request, self._ask, decoder, out)
+            return self._answer_by_name(request, self._ask, decoder, out)
+        return self.upstream.answer(request, self._ask, decoder, out)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit what follows in a named answer after the text and reasoning that have been seen."""
@@ -176,7 +175,7 @@ class OpenAICompatible(HTTPProvider):
 
     async def _ask(self, request: ChatRequest) -> Asked:
         """Send the request. If the upstream rejects `stream_options`, retry without it, and never send it again."""
-        if found := refusal(request.params, PARAMS, PASSED_ON):
+        if request.params and (found := refusal(request.params, PARAMS, PASSED_ON)):
             raise Unsupported(found.message, found.field)
         asks_for_usage = self._asks_for_usage
         named = {"X-Conversation-Id": request.name} if self.attaches and request.name else {}

@@ -11,7 +11,7 @@ from .chunks import CalledFunction, ChunkCall
 
 
 class WrittenCalls:
-    """The tool calls of one choice, as they are built."""
+    """The tool calls of one choice, as they are built: at least one."""
 
     __slots__ = ("_by_index", "_calls")
 
@@ -19,13 +19,8 @@ class WrittenCalls:
         self._calls: list[WrittenCall] = []
         self._by_index: dict[int, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def finish_reason(self) -> str | None:
-        """Return OpenAI's finish reason of an answer with these calls; None if there are none."""
-        if not self._calls:
-            return None
+    def finish_reason(self) -> str:
+        """Return OpenAI's finish reason of an answer with these calls."""
         return "function_call" if self._calls[-1].kind == "function_call" else "tool_calls"
 
     def find(self, piece: ChunkCall) -> WrittenCall:

@@ -36,7 +36,7 @@ from ...events import (
     Usage,
 )
 from .. import native
-from ..openai import chat as openai_chat
+from ..outcome import cost_of, finish_reason, verdict
 from ..tool_calls import CallPiece, ToolCalls
 
 _encode = msgspec.json.Encoder().encode
@@ -99,7 +99,7 @@ def stop_reason(settled: Completed | Truncated, *, calls: bool, refused: bool = 
     """
     if settled.stop_sequence is not None:
         return "stop_sequence"
-    reason = openai_chat.finish_reason(settled)
+    reason = finish_reason(settled)
     if isinstance(settled, Completed):
         return "tool_use" if calls else "refusal" if refused else STOP_REASONS.get(reason, "end_turn")
     return STOP_REASONS.get(reason, "max_tokens")
@@ -107,15 +107,15 @@ def stop_reason(settled: Completed | Truncated, *, calls: bool, refused: bool = 
 
 def unfinished(settled: Stopped | Failed | Interrupted, run: str) -> dict[str, Any]:
     """Return the error of a settlement without a delivered answer."""
-    verdict = openai_chat.verdict(settled, run)["holdfast"]
+    told = verdict(settled, run)["holdfast"]
     if isinstance(settled, Stopped):
         message = f"The run was stopped: {settled.by}. What it said before is kept."
         return {
             "type": "error",
-            "error": {"type": "stopped", "message": message, "code": verdict["code"], "param": None},
-            "holdfast": verdict,
+            "error": {"type": "stopped", "message": message, "code": told["code"], "param": None},
+            "holdfast": told,
         }
-    return {**anthropic_error(settled.error), "holdfast": verdict}
+    return {**anthropic_error(settled.error), "holdfast": told}
 
 
 def anthropic_usage(used: Usage) -> dict[str, float]:
@@ -125,7 +125,7 @@ def anthropic_usage(used: Usage) -> dict[str, float]:
         "cache_read_input_tokens": used.cached_tokens,
     }
     uncached = max(0, used.input_tokens - used.cached_tokens - used.cache_write_tokens)
-    return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens, **openai_chat.cost_of(used)}
+    return {"input_tokens": uncached, **cached, "output_tokens": used.output_tokens, **cost_of(used)}
 
 
 _Piece: TypeAlias = CallPiece | str | dict[str, Any]
@@ -342,7 +342,7 @@ class MessageEvents:
                 "type": "message_delta",
                 "delta": {"stop_reason": reason, "stop_sequence": settled.stop_sequence},
                 "usage": anthropic_usage(settled.usage),
-                **openai_chat.verdict(settled, self._run),
+                **verdict(settled, self._run),
             }
             yield {"type": "message_stop"}
         else:
@@ -393,7 +393,7 @@ class MessageAnswer:
         if settled is None:
             return {**message, "holdfast": {"outcome": None, "run_id": self._run}}
         if isinstance(settled, (Completed, Truncated)):
-            return {**message, **openai_chat.verdict(settled, self._run)}
+            return {**message, **verdict(settled, self._run)}
         error = unfinished(settled, self._run)
         return {**error, "holdfast": {**error["holdfast"], "partial": message}}
 

@@ -10,7 +10,6 @@ import msgspec
 
 from ...events import (
     AnySettlement,
-    Completed,
     ErrorInfo,
     Event,
     Failed,
@@ -20,19 +19,16 @@ from ...events import (
     Reasoning,
     RunStarted,
     Settled,
-    Settlement,
-    Stopped,
     Text,
     ToolDelta,
     Usage,
-    openai_reason,
 )
 from ...history import called
 from ...log.segment import Segment, needs_no_escape
 from .. import native, sse
+from ..outcome import cost_of, finish_reason, verdict
 
 _encode = msgspec.json.Encoder().encode
-DONE = b"data: [DONE]\n\n"
 
 
 def completion_id(run_id: str) -> str:
@@ -45,37 +41,6 @@ def run_id_of_completion(completion_id: str) -> str:
     return "run_" + completion_id.removeprefix("chatcmpl-")
 
 
-def finish_reason(settled: Settlement, said: str | None = None) -> str:
-    """Return the finish reason of a settlement: the one table.
-
-    `said` is the reason of one choice of several: each may have another one.
-    """
-    if isinstance(settled, Stopped):
-        return "cancelled"
-    if isinstance(settled, (Failed, Interrupted)):
-        return "error"
-    return openai_reason(said or settled.finish_reason or "stop")
-
-
-def verdict(settled: Settlement, run: str) -> dict[str, Any]:
-    """Return additional fields of an answer whose run did not complete, or that another model gave; else none."""
-    answered_by = {"answered_by": settled.answered_by} if settled.answered_by else {}
-    if isinstance(settled, Completed):
-        return {"holdfast": {"outcome": "completed", "run_id": run, **answered_by}} if answered_by else {}
-    told: dict[str, Any] = {}
-    more: dict[str, Any] = answered_by
-    code: str = settled.outcome
-    if isinstance(settled, (Failed, Interrupted)):
-        told["error"] = native.error(settled.error)
-        code = settled.error.code
-        more = {"help": told["error"]["help"], **answered_by}
-    elif isinstance(settled, Stopped):
-        code = f"stopped_by_{settled.by}"
-    elif settled.finish_reason:
-        code = settled.finish_reason
-    return {**told, "holdfast": {"outcome": settled.outcome, "code": code, "run_id": run, **more}}
-
-
 def chat_usage(used: Usage) -> dict[str, Any]:
     """Return the usage in OpenAI's shape."""
     return {
@@ -86,11 +51,6 @@ def chat_usage(used: Usage) -> dict[str, Any]:
         "completion_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
         **cost_of(used),
     }
-
-
-def cost_of(used: Usage) -> dict[str, float]:
-    """Return the cost as a field of a usage, if it is known."""
-    return {} if used.cost is None else {"cost": used.cost}
 
 
 class Chunks:
@@ -173,7 +133,7 @@ class Chunks:
         ]
         if self._include_usage:
             ends.append(self._chunk({"choices": [], "usage": chat_usage(settled.usage)}))
-        return [*ends, *error, DONE]
+        return [*ends, *error, sse.DONE]
 
     def _delta(
         self,

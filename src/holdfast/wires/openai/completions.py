@@ -11,7 +11,8 @@ import msgspec
 from ...events import AnySettlement, ErrorInfo, Event, Failed, Interrupted, Settled, Text
 from ...fields import PASSED_ON, USED, Shape, Table, harmless, refused, used
 from .. import native, sse
-from .chat import DONE, chat_usage, finish_reason, verdict
+from ..outcome import finish_reason, verdict
+from .chat import chat_usage
 
 _encode = msgspec.json.Encoder().encode
 
@@ -97,7 +98,7 @@ class TextChunks:
         ]
         if self._include_usage:
             ends.append(sse.data(_encode({**self._head, "choices": [], "usage": chat_usage(settled.usage)})))
-        return [*ends, *error, DONE]
+        return [*ends, *error, sse.DONE]
 
     def _chunk(
         self,

@@ -10,7 +10,7 @@ import msgspec
 
 from ...events import AnySettlement, ErrorInfo, Failed, Interrupted, Stopped
 from .. import native
-from .chat import verdict
+from ..outcome import verdict
 from .responses import Response, ResponseEvent, ResponseFrames, response_id
 
 _encode = msgspec.json.Encoder().encode

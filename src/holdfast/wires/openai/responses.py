@@ -28,8 +28,9 @@ from ...events import (
     Usage,
 )
 from .. import native, sse
+from ..outcome import cost_of, finish_reason, verdict
 from ..tool_calls import json_arguments
-from .chat import cost_of, finish_reason, tokens_of, verdict
+from .chat import tokens_of
 from .fields import RUN_BY_OPENAI
 from .response_items import CUSTOM_INPUT, flat_name
 from .responses_request import KnownTool, known_tools, with_defaults

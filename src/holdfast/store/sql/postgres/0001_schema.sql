@@ -16,12 +16,15 @@ CREATE TABLE sessions (
     updated_at double precision NOT NULL,
     message_n  integer NOT NULL DEFAULT 0, -- the last numbers given out: to a message,
     feed_n     integer NOT NULL DEFAULT 0, -- to an entry of the feed,
-    queue_n    integer NOT NULL DEFAULT 0  -- to a queued run
+    queue_n    integer NOT NULL DEFAULT 0, -- to a queued run
+    indexed_n  integer NOT NULL DEFAULT -1 -- the search index has its messages up to this number, and from 0 on its title
 );
 
 CREATE INDEX sessions_in_order ON sessions (owner, pinned DESC, updated_at DESC, id DESC) WHERE kind = 'chat';
 CREATE INDEX sessions_by_age ON sessions (updated_at) WHERE pinned = 0 AND kind = 'chat';
 CREATE INDEX sessions_of_owner ON sessions (owner, id);
+CREATE INDEX sessions_to_index ON sessions (owner)
+WHERE kind = 'chat' AND indexed_n < message_n AND (message_n > 0 OR title <> '');
 
 CREATE TABLE messages (
     session bigint NOT NULL REFERENCES sessions (n) ON DELETE CASCADE,

@@ -1,0 +1,1 @@
+"""The engine as a program embeds it: a few methods, and no server."""

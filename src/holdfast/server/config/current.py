@@ -1,0 +1,12 @@
+"""The settings in use."""
+
+from __future__ import annotations
+
+from .settings import Settings
+
+
+class CurrentSettings:
+    """The settings in use. A reload of the settings file replaces them."""
+
+    def __init__(self, now: Settings) -> None:
+        self.now = now

@@ -1,0 +1,59 @@
+"""`/api/grants`: list and revoke approvals for longer than one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import CHAT, READ
+from ....errors import NotFound
+from ....store import Store
+from ....store.documents import Stored
+from ....wires import native
+from ...kit.caller import owner_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import Json, NoContent
+from ...sources.agents import AgentSources, Grant, grants_in
+
+
+class AgentsFeature(Feature):
+    """Agents: the approvals that they have for longer than one call, and what their tools have opened."""
+
+    def __init__(self, agents: AgentSources, store: Store) -> None:
+        self._agents, self._store = agents, store
+
+    async def start(self) -> None:
+        """Remove what the tools of a node that is gone have left."""
+        await self._agents.clear_up()
+
+    async def close(self) -> None:
+        """Close what tools have opened."""
+        await self._agents.close()
+
+    @Endpoint("GET", "/api/grants", who=READ, answers={200: "grants"})
+    async def list_grants(self, request: Request) -> ASGIApp:
+        """List grants, the newest first."""
+        grants = grants_in(self._store).all(owner=owner_of(request))
+        return Json({"grants": [_shown(grant) async for grant in grants]})
+
+    @Endpoint(
+        "DELETE",
+        "/api/grants/{grant_id}",
+        who=CHAT,
+        audit="grant.delete",
+        answers={204: "taken back", 404: "no such grant"},
+    )
+    async def delete_grant(self, request: Request) -> ASGIApp:
+        """Revoke a grant: the tool needs an approval again."""
+        grants, grant_id = grants_in(self._store), request.path_params["grant_id"]
+        if await grants.get(grant_id, owner=owner_of(request)) is None:
+            raise NotFound(f"There is no grant {grant_id!r}.")
+        await grants.delete(grant_id)
+        return NoContent()
+
+
+def _shown(grant: Stored[Grant]) -> dict[str, Any]:
+    return {"id": grant.id, **msgspec.structs.asdict(grant.body), "created_at": native.moment(grant.created_at)}

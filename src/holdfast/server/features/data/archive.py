@@ -1,0 +1,235 @@
+"""All data of a person, as one ZIP archive that is written while it is sent: one object at a time is in memory."""
+
+from __future__ import annotations
+
+import re
+import time
+import zipfile
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import asdict
+
+from ....history import Message, Session
+from ....json_pieces import in_pieces
+from ....store import Document, KeyRecord, RunRecord, StoredFile
+from ....store.documents import Stored
+from ....store.files import referred_to
+from ....store.people.audit import AuditEntry, AuditFilter
+from ....store.records import UsageRow
+from ....wires import native
+from ..accounts.people.accounts import Account
+
+FORMAT = "holdfast-person"
+VERSION = 1
+HEAD = "holdfast.json"
+SESSIONS = "sessions/"
+PICTURES = "pictures/"
+
+_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+_INTERNAL = frozenset(("node_id", "epoch", "owner"))
+_LAST_DAY = 10**6
+_MOST_USAGE = 100_000
+_UNSAFE = re.compile(r"[^\w.-]")
+
+
+class ArchivedStore(Protocol):
+    """The methods of a store that an export needs."""
+
+    async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
+        """Return the ids of an owner's sessions."""
+        ...
+
+    async def documents_of(
+        self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20
+    ) -> Sequence[Document]:
+        """Return documents of an owner."""
+        ...
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        ...
+
+    async def messages(self, session_id: str) -> Sequence[Message]:
+        """Return the messages of a session."""
+        ...
+
+    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
+        """Return pictures of a session."""
+        ...
+
+    async def list_runs(
+        self, *, owner: str | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[RunRecord]:
+        """Return runs of an owner."""
+        ...
+
+    async def usage(
+        self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
+    ) -> Sequence[UsageRow]:
+        """Return the usage of some days."""
+        ...
+
+    async def list_keys(self) -> Sequence[KeyRecord]:
+        """Return all keys."""
+        ...
+
+    async def read_audit(
+        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> Sequence[AuditEntry]:
+        """Return entries of the audit log."""
+        ...
+
+
+class _Taken:
+    """A buffer for the bytes that the archive has written and that were not sent yet. It is not seekable."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: `take` takes everything."""
+
+    def take(self) -> bytes:
+        taken, self._pieces = b"".join(self._pieces), []
+        return taken
+
+
+class Archive:
+    """The archive of one person, in pieces of bytes."""
+
+    def __init__(self, store: ArchivedStore, account: Stored[Account]) -> None:
+        self._store = store
+        self._account = account
+        self._owner = account.body.owner
+        self._taken = _Taken()
+        self._zip = zipfile.ZipFile(self._taken, "w", zipfile.ZIP_DEFLATED)  # type: ignore[call-overload]
+        self._pictures: set[str] = set()
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
+        things = (self._sessions(), self._runs(), self._documents(), self._used(), self._keys(), self._audit())
+        for parts in (self._head(), *things):
+            async for piece in parts:
+                yield piece
+        self._zip.close()
+        yield self._taken.take()
+
+    async def _head(self) -> AsyncGenerator[bytes]:
+        body = asdict(self._account.body)
+        account = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
+        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": account}
+        for piece in self._entry(HEAD, in_pieces(head)):
+            yield piece
+
+    async def _sessions(self) -> AsyncGenerator[bytes]:
+        after = ""
+        while ids := await self._store.sessions_of(self._owner, after=after):
+            for id in ids:
+                async for piece in self._session(id):
+                    yield piece
+            after = ids[-1]
+
+    async def _session(self, id: str) -> AsyncGenerator[bytes]:
+        if (session := await self._store.get_session(id)) is None:
+            return  # deleted meanwhile
+        messages = await self._store.messages(id)
+        for sha256 in referred_to(messages):
+            async for piece in self._picture(id, sha256):
+                yield piece
+        listed = [native.message(message) for message in messages]
+        exported = {**native.session(session), "kind": session.kind, "messages": listed}
+        for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(exported)):
+            yield piece
+
+    async def _picture(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
+        if sha256 in self._pictures:
+            return
+        self._pictures.add(sha256)
+        file = (await self._store.read_files(session_id, [sha256])).get(sha256)
+        if file is not None:
+            name = f"{PICTURES}{sha256}{_SUFFIXES.get(file.type, '')}"
+            for piece in self._entry(name, [file.data], zipfile.ZIP_STORED):
+                yield piece
+
+    async def _runs(self) -> AsyncGenerator[bytes]:
+        before: str | None = None
+        while page := await self._store.list_runs(owner=self._owner, before=before):
+            for record in page:
+                exported = {k: v for k, v in msgspec.to_builtins(record).items() if k not in _INTERNAL}
+                for piece in self._entry(f"runs/{safe_name(record.id)}.json", in_pieces(exported)):
+                    yield piece
+            before = page[-1].id
+
+    async def _documents(self) -> AsyncGenerator[bytes]:
+        """Yield the documents of all features: comparisons, batches with prompts, grants, conversations, and others."""
+        after = ("", "")
+        while page := await self._store.documents_of(self._owner, after=after):
+            for document in page:
+                for piece in self._document(document):
+                    yield piece
+            after = page[-1].kind, page[-1].id
+
+    def _document(self, document: Document) -> Iterator[bytes]:
+        exported = {
+            "kind": document.kind,
+            "id": document.id,
+            "created_at": native.moment(document.created_at),
+            "updated_at": native.moment(document.updated_at),
+            "body": document.body,
+        }
+        name = f"documents/{safe_name(document.kind)}/{safe_name(document.id)}.json"
+        return self._entry(name, in_pieces(exported))
+
+    async def _used(self) -> AsyncGenerator[bytes]:
+        """Yield the usage of the person, by day (days since 1970), key and model."""
+        rows = await self._store.usage(0, _LAST_DAY, owner=self._owner, limit=_MOST_USAGE)
+        exported = [{name: value for name, value in asdict(row).items() if name != "owner"} for row in rows]
+        for piece in self._entry("usage.json", in_pieces(exported)):
+            yield piece
+
+    async def _keys(self) -> AsyncGenerator[bytes]:
+        own = [key for key in await self._store.list_keys() if key.account == self._account.id]
+        exported = [
+            {
+                "name": key.name,
+                "created_at": native.moment(key.created_at),
+                "revoked_at": native.moment(key.revoked_at),
+                "last_used_at": native.moment(key.last_used_at),
+            }
+            for key in own
+        ]
+        for piece in self._entry("keys.json", in_pieces(exported)):
+            yield piece
+
+    async def _audit(self) -> AsyncGenerator[bytes]:
+        """Yield the entries of the audit log about the person: as the actor, and about the account."""
+        after, filter = 0, AuditFilter(person=self._account.id)
+        info = zipfile.ZipInfo("audit.jsonl", time.gmtime()[:6])
+        info.compress_type = zipfile.ZIP_DEFLATED
+        with self._zip.open(info, "w", force_zip64=True) as entry:
+            while page := await self._store.read_audit(filter, after=after):
+                entry.write(b"".join(msgspec.json.encode(each) + b"\n" for each in page))
+                yield self._taken.take()
+                after = page[-1].n
+        yield self._taken.take()
+
+    def _entry(self, name: str, pieces: Iterable[bytes], how: int = zipfile.ZIP_DEFLATED) -> Iterator[bytes]:
+        info = zipfile.ZipInfo(name, time.gmtime()[:6])
+        info.compress_type = how
+        with self._zip.open(info, "w", force_zip64=True) as entry:
+            for piece in pieces:
+                entry.write(piece)
+                if taken := self._taken.take():
+                    yield taken
+        yield self._taken.take()
+
+
+def safe_name(name: str) -> str:
+    """Return an id in a form that is safe in a file name: ids of clients may contain any character."""
+    return _UNSAFE.sub("_", name)[:150]

@@ -1,0 +1,392 @@
+"""The import of the chats and comparisons of an archive: with new ids, all or nothing, nothing is overwritten."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import zipfile
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from ....compare.model import DOCUMENT, Comparison
+from ....errors import BadRequest
+from ....history import Figures, Message, Session, title_from
+from ....ids import new_id
+from ....store.documents import Documents, DocumentStore
+from ....store.files import REFERENCE
+from ...kit.request import System, check_size
+from ..sessions.session_input import one_line
+from ..sessions.session_transfer import ImportedMessage, imported_message
+from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION, safe_name
+from .archived_comparisons import COMPARISONS, NewIdFor, checked_comparison, moved, sessions_of
+
+LARGEST_ENTRY = 64 * 1024 * 1024
+"""Maximum size of one session or picture of an archive, in bytes."""
+MOST_PICTURES = 256 * 1024 * 1024
+"""Maximum size of all pictures of one session, in bytes. A picture counts each time it occurs."""
+MOST_MESSAGES = 100_000
+LARGEST_LIST = 32 * 1024 * 1024
+"""Maximum size of the list of an archive's files, in bytes. All of it is in memory."""
+MOST_IN_ALL = 8 * 1024 * 1024 * 1024
+"""Maximum size of all uncompressed data of an archive, in bytes: a small file can expand to far more."""
+_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Accepted compression methods. With the others, Python decompresses a whole file at once."""
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+
+
+class ImportStore(DocumentStore, Protocol):
+    """The methods of a store that an import needs."""
+
+    async def get_session(self, session_id: str) -> Session | None:
+        """Return a session."""
+        ...
+
+    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
+        """Add a session together with messages."""
+        ...
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session."""
+        ...
+
+
+class BadArchive(BadRequest):
+    """The file is not an archive of a person's data."""
+
+    code = "bad_archive"
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: str = ""
+    version: int = 0
+
+
+class _ArchivedMessage(ImportedMessage, frozen=True, kw_only=True):
+    """A message of an archive, with its place in the tree. Names of authors are left out: they can be forged."""
+
+    id: str
+    parent_id: str | None = None
+    run_id: str | None = None
+    created_at: datetime | None = None
+    figures: Figures | None = None
+
+
+class _ArchivedSession(msgspec.Struct, frozen=True):
+    """A session of an archive, with all of its branches."""
+
+    messages: list[_ArchivedMessage]
+    id: str = ""
+    kind: str = "chat"
+    title: str = ""
+    model: str | None = None
+    system: System | None = None
+    params: dict[str, Any] = {}
+    pinned: bool = False
+    head_id: str | None = None
+    created_at: datetime | None = None
+
+
+_Chat = tuple[Session, list[Message]]
+
+
+class BroughtIn(msgspec.Struct):
+    """The result of an import: numbers of new and of known chats and comparisons, and the error if it is invalid."""
+
+    sessions: int = 0
+    comparisons: int = 0
+    known: int = 0
+    refused: int = 0
+    """Number of invalid chats and comparisons. If there is one, nothing is imported."""
+    reason: str = ""
+    """The error of the first of them."""
+    added: list[Session] = []
+    """The chats, and the sessions of the panes of comparisons."""
+    compared: list[str] = []
+    """The ids of the comparisons."""
+
+
+@dataclass(frozen=True)
+class _NewComparison:
+    """A comparison to add, with the sessions of its panes."""
+
+    comparison: Comparison
+    panes: list[_Chat]
+
+
+class _Known:
+    """An object that the owner already has."""
+
+
+class Importing:
+    """Reads an archive from a file, and adds its chats and comparisons to a store for an owner: all or nothing.
+
+    An added object gets an id from the owner, its old id and its content. So it is recognised when it is imported
+    again, and a chat with new messages is imported as another one.
+    """
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        store: ImportStore,
+        owner: str,
+        now: Callable[[], float],
+        *,
+        check_room: Callable[[], Awaitable[None]] | None = None,
+        most: int = MOST_IN_ALL,
+    ) -> None:
+        """Read the list of files, which blocks. `check_room` raises if the owner's storage quota is used up."""
+        self._left = self._most = most
+        self._check_room = check_room
+        try:
+            listed = _WithShortList(file)
+            self._zip = zipfile.ZipFile(listed)
+            listed.is_read = True
+            head = msgspec.json.decode(self._read(HEAD), type=_Head)
+        except (*_DAMAGE, KeyError, ValueError, msgspec.DecodeError) as error:
+            raise BadArchive("The file is not an archive of a person's data, or it is not complete.") from error
+        if head.format != FORMAT or head.version != VERSION:
+            raise BadArchive(f"The archive has the version {head.version}. This server reads version {VERSION}.")
+        self._names = self._zip.namelist()
+        self._pictures = {name[len(PICTURES) :][:64]: name for name in self._names if name.startswith(PICTURES)}
+        self._store = store
+        self._comparisons = Documents(store, DOCUMENT, Comparison, now=now)
+        self._owner = owner
+        self._now = now
+        self._room = 0
+        """Bytes that are left for pictures of the current session."""
+
+    async def bring_in(self, *, dry_run: bool = False) -> BroughtIn:
+        """Read everything, and then add it. A `dry_run` only reads, and returns the error instead of raising it."""
+        result = await self._look_through()
+        if dry_run:
+            return result
+        if result.refused:
+            raise BadArchive(f"Nothing was brought in. {result.reason}")
+        self._left = self._most
+        added = BroughtIn(known=result.known)
+        try:
+            async for item in self._items():
+                await self._add(item, added)
+        except BaseException:
+            await self._undo(added)
+            raise
+        return added
+
+    async def _look_through(self) -> BroughtIn:
+        """Count the objects to add, and the invalid ones."""
+        result = BroughtIn()
+        await self._require_room()
+        for name in self._wanted():
+            try:
+                item = await self._item(name)
+            except BadRequest as error:
+                result.refused += 1
+                result.reason = result.reason or f"{name}: {error}"
+                continue
+            if isinstance(item, _Known):
+                result.known += 1
+            elif isinstance(item, tuple):
+                result.sessions += 1
+            elif item is not None:
+                result.comparisons += 1
+        return result
+
+    async def _items(self) -> AsyncGenerator[_Chat | _NewComparison]:
+        """Yield the new objects of the archive."""
+        for name in self._wanted():
+            item = await self._item(name)
+            if item is not None and not isinstance(item, _Known):
+                yield item
+
+    def _wanted(self) -> list[str]:
+        return [name for name in self._names if name.startswith((SESSIONS, COMPARISONS))]
+
+    async def _item(self, name: str) -> _Chat | _NewComparison | _Known | None:
+        """Return the object in a file of the archive; None if it is not imported by itself, or was still running."""
+        if name.startswith(COMPARISONS):
+            return await self._comparison(name)
+        brought, data = await asyncio.to_thread(self._archived, name)
+        if brought.kind != "chat":
+            return None  # a pane is imported with its comparison
+        id = self._id("ses", brought.id or name, data)
+        if await self._is_own(brought.id) or await self._is_own(id):
+            return _Known()
+        return await asyncio.to_thread(self._session, brought, id)
+
+    async def _comparison(self, name: str) -> _NewComparison | _Known | None:
+        data = await asyncio.to_thread(self._read, name)
+        if (comparison := checked_comparison(data)) is None:
+            return None
+
+        def new(kind: str, id: str) -> str:
+            return self._id(kind, id, data)
+
+        self._room = MOST_PICTURES
+        after = await asyncio.to_thread(moved, comparison, self._owner, new, self._with_picture)
+        for id in (comparison.id, after.id):
+            if await self._comparisons.get(id, owner=self._owner) is not None:
+                return _Known()
+        there = {id: f"{SESSIONS}{safe_name(id)}.json" for id in sessions_of(comparison)}
+        panes = [
+            await asyncio.to_thread(self._pane, entry, new("ses", id), new)
+            for id, entry in there.items()
+            if entry in self._names
+        ]
+        return _NewComparison(after, panes)
+
+    async def _is_own(self, session_id: str) -> bool:
+        found = await self._store.get_session(session_id)
+        return found is not None and found.owner == self._owner
+
+    def _id(self, kind: str, id: str, data: bytes) -> str:
+        named = "\n".join((self._owner, id, hashlib.sha256(data).hexdigest()))
+        return f"{kind}_{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:40]}"
+
+    async def _add(self, item: _Chat | _NewComparison, result: BroughtIn) -> None:
+        await self._require_room()
+        for session, messages in [item] if isinstance(item, tuple) else item.panes:
+            await self._store.copy_session(session, messages)
+            result.added.append(session)
+        if isinstance(item, tuple):
+            result.sessions += 1
+        else:
+            await self._comparisons.put(item.comparison.id, item.comparison, owner=self._owner)
+            result.comparisons += 1
+            result.compared.append(item.comparison.id)
+
+    async def _undo(self, result: BroughtIn) -> None:
+        """Delete the objects that a failed import has added, unless another import added them, or they have changed."""
+        for id in result.compared:
+            await self._comparisons.delete(id)
+        for session in result.added:
+            if await self._store.get_session(session.id) == session:
+                await self._store.delete_session(session.id)
+
+    async def _require_room(self) -> None:
+        if self._check_room is not None:
+            await self._check_room()
+
+    def _archived(self, name: str) -> tuple[_ArchivedSession, bytes]:
+        data = self._read(name)
+        try:
+            brought = msgspec.json.decode(data, type=_ArchivedSession)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadArchive(f"The session is not valid: {error}.") from None
+        check_size(brought.params)
+        if len(brought.messages) > MOST_MESSAGES:
+            raise BadArchive(f"A session has {MOST_MESSAGES} messages at most.")
+        return brought, data
+
+    def _pane(self, name: str, id: str, new: NewIdFor) -> _Chat:
+        """Return the session of a pane. Its messages have the ids of their runs, by which the comparison finds them."""
+        brought, _ = self._archived(name)
+        session, messages = self._session(brought, id)
+        runs = [archived.run_id and new("run", archived.run_id) for archived in self._in_order(brought)]
+        messages = [replace(message, run_id=run) for message, run in zip(messages, runs, strict=True)]
+        return replace(session, kind="pane", title="", pinned=False), messages
+
+    def _session(self, brought: _ArchivedSession, id: str) -> _Chat:
+        """Return a session of the archive under its new id. Its last change is now, so that retention keeps it."""
+        now, self._room = self._now(), MOST_PICTURES
+        messages = self._messages(brought, now)
+        session = Session(
+            id=id,
+            owner=self._owner,
+            title=one_line(brought.title) or (title_from(messages[0].content) if messages else ""),
+            model=brought.model,
+            system=brought.system,
+            params=brought.params,
+            pinned=brought.pinned,
+            head_id=messages[-1].id if messages else None,
+            created_at=_seconds(brought.created_at, now),
+            updated_at=now,
+        )
+        return session, messages
+
+    @staticmethod
+    def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:
+        """Return the messages in an order that ends with the head of the current branch."""
+        return sorted(brought.messages, key=lambda archived: archived.id == brought.head_id)
+
+    def _messages(self, brought: _ArchivedSession, now: float) -> list[Message]:
+        """Return the messages under new ids, with their original times and figures."""
+        ids: dict[str | None, str | None] = {None: None}
+        messages: dict[str, Message] = {}
+        for archived in brought.messages:
+            if archived.id in ids:
+                raise BadArchive(f"Two messages of the session have the id {archived.id!r}.")
+            if archived.parent_id not in ids:
+                raise BadArchive(f"The message {archived.id!r} does not follow one that is before it.")
+            id = ids[archived.id] = new_id("msg")
+            message = imported_message(archived, _seconds(archived.created_at, now))
+            message = replace(message, id=id, parent_id=ids[archived.parent_id], figures=archived.figures)
+            messages[archived.id] = self._with_pictures(message)
+        return [messages[archived.id] for archived in self._in_order(brought)]
+
+    def _with_pictures(self, message: Message) -> Message:
+        """Replace references by the pictures of the archive."""
+        if not isinstance(message.content, list):
+            return message
+        return replace(message, content=[self._with_picture(part) for part in message.content])
+
+    def _with_picture(self, part: Any) -> Any:
+        match part:
+            case {"type": "image_url", "image_url": {"url": str(url)}} if url.startswith(REFERENCE):
+                return {**part, "image_url": {**part["image_url"], "url": self._url(url.removeprefix(REFERENCE))}}
+            case _:
+                return part
+
+    def _url(self, sha256: str) -> str:
+        if (name := self._pictures.get(sha256)) is None:
+            raise BadArchive(f"The archive lacks the picture {sha256[:64]!r}.")
+        data = self._read(name)
+        self._room -= len(data)
+        if self._room < 0:
+            raise BadArchive(f"The pictures of a session have {MOST_PICTURES} bytes at most.")
+        kind = _TYPES.get(name[name.rfind(".") :], "application/octet-stream")
+        return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+    def _read(self, name: str) -> bytes:
+        """Return the contents of a file. The limits count the actual size, not the declared one."""
+        if self._left <= 0:
+            raise BadArchive("The archive has more in it than can be brought in at once.")
+        if self._zip.getinfo(name).compress_type not in _READABLE:
+            raise BadArchive(f"{name} is compressed in a way that is not accepted: deflate is.")
+        try:
+            with self._zip.open(name) as entry:
+                data = entry.read(LARGEST_ENTRY + 1)
+        except _DAMAGE as error:
+            raise BadArchive(f"{name} is damaged: {error}.") from None
+        self._left -= len(data)
+        if len(data) > LARGEST_ENTRY:
+            raise BadArchive(f"{name} is larger than {LARGEST_ENTRY} bytes.")
+        return data
+
+
+def _seconds(at: datetime | None, now: float) -> float:
+    """Return a time of an archive; the current time if it has none, or one in the future."""
+    if at is None or at.tzinfo is None:
+        return now
+    return min(max(at.timestamp(), 0.0), now)
+
+
+class _WithShortList:
+    """A file that refuses to read a too long list of files: `ZipFile` reads all of it at once."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.is_read = False
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > LARGEST_LIST and not self.is_read:
+            raise BadArchive("The archive has too many files.")
+        return self._file.read(size)

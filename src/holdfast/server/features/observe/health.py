@@ -1,0 +1,57 @@
+"""`/health` and `/ready`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import ANYONE
+from ....engine.core import Core
+from ....errors import HoldfastError, ShuttingDown, StoreUnavailable
+from ....store import Store
+from ...kit.chores import Chores
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import Json
+from ..accounts.keys import Keys, KeysUnavailable
+from .store_check import StoreCheck
+
+
+class TaskFailing(HoldfastError):
+    """A background task of the server has failed, and is being retried."""
+
+    code = "task_failing"
+    status = 503
+    retry_after = 2.0
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(f"Background tasks fail: {', '.join(sorted(names))}. The server's log says why.")
+
+
+class HealthApi(Feature):
+    """Tells whether the server works."""
+
+    def __init__(self, keys: Keys, chores: Chores, engine: Core, store: Store, store_check: StoreCheck) -> None:
+        self._keys, self._chores, self._engine, self._store = keys, chores, engine, store
+        self._store_check = store_check
+
+    @Endpoint("GET", "/health", who=ANYONE, answers={200: "alive"})
+    async def health(self, request: Request) -> ASGIApp:
+        """Return 200: the process is alive."""
+        return Json({"status": "ok"})
+
+    @Endpoint("GET", "/ready", who=ANYONE, answers={200: "ready", 503: "not ready"})
+    async def ready(self, request: Request) -> ASGIApp:
+        """Return 200 if the store reads and writes and new runs are accepted. Without keys, with the number of runs."""
+        if self._engine.closing:
+            raise ShuttingDown
+        if self._engine.store_is_away:
+            raise StoreUnavailable("The store cannot be reached, or refuses to write. The server's log says why.")
+        if self._keys.is_stale:
+            raise KeysUnavailable
+        await self._store.list_runs(status="running", limit=1)  # first: tasks fail if the store is not reachable
+        if failing := self._chores.failing | self._engine.failing:
+            raise TaskFailing(failing)
+        await self._store_check.passes()
+        return Json({"status": "ready", **({"runs": len(self._engine.live())} if not self._keys.is_needed else {})})

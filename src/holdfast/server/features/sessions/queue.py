@@ -1,0 +1,90 @@
+"""The messages that wait in a session's queue."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import CHAT_SHARED, READ_SHARED
+from ....engine.core import Core
+from ....errors import NotFound, StaleView
+from ....store import RunRecord, Store
+from ....wires import native
+from ...kit.caller import author_of, owner_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import NoContent, json_of
+from ...kit.request import Bodies, decode
+from ..sharing.reach import Reach
+from .runs import stop_within
+from .session_input import MessageContent, user_message
+from .session_runs import OwnerOnly
+
+
+class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The new text of a queued message."""
+
+    input: MessageContent
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+class QueueApi(Feature):
+    """The queued runs of a session."""
+
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
+        self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
+
+    @Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", who=READ_SHARED, answers={200: "it", 404: "not queued"})
+    async def get_queued(self, request: Request) -> ASGIApp:
+        """Return a queued message."""
+        return json_of(native.queued(await self._queued(request)))
+
+    @Endpoint(
+        "PATCH",
+        "/api/sessions/{session_id}/queue/{n}",
+        who=CHAT_SHARED,
+        takes=QueuedInput,
+        answers={200: "the message", 409: "it has started", **_BAD},
+    )
+    async def change_queued(self, request: Request) -> ASGIApp:
+        """Change a queued message."""
+        record = await self._queued(request)
+        _check_sender(record, owner_of(request))
+        message = user_message(decode(await self._bodies.read(request), QueuedInput).input)
+        message = msgspec.structs.replace(message, author=author_of(request), created_at=self._engine.now())
+        changed = await self._store.change_queued(record.id, [*record.input[:-1], message])
+        if changed is None:
+            raise StaleView("The message has started in the meantime.")
+        self._engine.touch(record.session_id, record.owner)
+        return json_of(native.queued(changed))
+
+    @Endpoint(
+        "DELETE",
+        "/api/sessions/{session_id}/queue/{n}",
+        who=CHAT_SHARED,
+        answers={204: "dropped", 404: "not queued", 409: "it has started"},
+    )
+    async def drop_queued(self, request: Request) -> ASGIApp:
+        """Remove a message from the queue before it runs."""
+        record = await self._queued(request)
+        run = await self._engine.open(record.id)
+        if run.status != "queued":
+            raise StaleView("The message has started in the meantime.")
+        await stop_within(run)
+        return NoContent()
+
+    async def _queued(self, request: Request) -> RunRecord:
+        session = await self._reach.session(request)
+        number = request.path_params["n"]
+        for record in await self._store.queued(session.id):
+            if number in (str(record.queue_number), record.id):
+                return record
+        raise NotFound(f"No message {number!r} is queued in this session. It may have started.")
+
+
+def _check_sender(record: RunRecord, caller: str) -> None:
+    """Refuse to change a message of another person: it runs with the model, the agent and the budget of its sender."""
+    if caller != (record.payer.owner or record.owner):
+        raise OwnerOnly("Only the person who has sent a waiting message changes it. Remove it, and send another.")

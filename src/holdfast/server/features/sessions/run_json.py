@@ -1,0 +1,61 @@
+"""A run as JSON, with data of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ....pricing import Prices
+from ....runs.run import Run
+from ....runs.stored_log import StoredLog
+from ....store import RunRecord
+from ....wires import native
+from ....wires.shapes import RunJson
+
+
+class PaneInfo(Protocol):
+    """What is shown of the model of a run, which may be a pane of a blind comparison."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def is_blind(self) -> bool: ...
+    @property
+    def cost(self) -> float | None: ...
+
+
+class RunViews:
+    """Shows runs as JSON."""
+
+    def __init__(self, prices: Prices, pane_of: Callable[[RunRecord], Awaitable[PaneInfo]]) -> None:
+        self._prices, self._pane_of = prices, pane_of
+
+    def json(self, run: Run) -> RunJson:
+        """Return a run as JSON."""
+        return native.run_object(
+            run.record,
+            status=run.status,
+            seq=run.seq,
+            text=run.text,
+            settled=run.settlement,
+            prices=self._prices,
+            needs_approval=run.waits and run.settlement is None,
+        )
+
+    async def revealed(self, run: Run) -> RunJson:
+        """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
+        await look(run)
+        about = await self._pane_of(run.record)
+        seen = self.json(run)
+        return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+
+
+async def look(run: Run) -> None:
+    """Read the text so far of a run that is active in another process."""
+    if isinstance(run.log, StoredLog):
+        await run.log.look()
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    """Return the headers of a response about a run."""
+    return {"x-run-id": run.id}

@@ -1,0 +1,178 @@
+"""Copies of sessions: fork one, import one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import CHAT
+from ....engine.core import Core
+from ....errors import BadRequest, MessageNotFound
+from ....events import CallKind, ToolCall
+from ....history import Message, Role, Session, branch, title_from
+from ....ids import ModelName, new_id
+from ....log.steps import AgentStep, CallResult
+from ....store import Store
+from ....store.files import with_pictures
+from ....wires import native
+from ...kit.caller import owner_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import Json
+from ...kit.request import Bodies, System, check_size, decode
+from ..sharing.reach import Reach
+from .session_input import MessageContent, one_line
+
+
+class Fork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Copy a session up to a message."""
+
+    message_id: str
+    title: str = ""
+
+
+class ImportedCall(msgspec.Struct, frozen=True):
+    """A tool call of an exported session."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    kind: CallKind = "function"
+
+
+class ImportedResult(ImportedCall, frozen=True):
+    """A tool call of an agent, with its result."""
+
+    output: str | None = None
+    is_error: bool = False
+
+
+class ImportedStep(msgspec.Struct, frozen=True):
+    """A step of an agent's answer."""
+
+    text: str = ""
+    tool_calls: list[ImportedResult] = []
+    inputs: list[str] = []
+
+    def step(self) -> AgentStep:
+        """Return the step, with a result for every call."""
+        step = AgentStep(
+            text=self.text,
+            calls=tuple(ToolCall(call.id, call.name, call.arguments, own=True) for call in self.tool_calls),
+            results=tuple(
+                CallResult(call.id, call.output, call.is_error) for call in self.tool_calls if call.output is not None
+            ),
+            inputs=tuple(self.inputs),
+        )
+        return step.settled("The result of this call is unknown.")
+
+
+class ImportedMessage(msgspec.Struct, frozen=True):
+    """A message of an exported session."""
+
+    role: Role
+    content: MessageContent | None
+    model: str | None = None
+    partial: bool = False
+    outcome: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ImportedCall] = []
+    tool_call_id: str | None = None
+    steps: list[ImportedStep] = []
+    automatic: bool = False
+
+
+class ImportedSession(msgspec.Struct, frozen=True):
+    """An exported session. Unknown fields are left out."""
+
+    messages: list[ImportedMessage]
+    title: str = ""
+    model: str | None = None
+    system: System | None = None
+    params: dict[str, Any] = {}
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+class SessionTransferApi(Feature):
+    """Sessions as copies and as files."""
+
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
+        self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
+
+    @Endpoint("POST", "/api/sessions/{session_id}/fork", who=CHAT, takes=Fork, answers={201: "the new session", **_BAD})
+    async def fork(self, request: Request) -> ASGIApp:
+        """Copy the branch up to a message into a new session."""
+        session = await self._reach.session(request)
+        body = decode(await self._bodies.read(request), Fork)
+        messages = await self._store.messages(session.id)
+        if all(message.id != body.message_id for message in messages):
+            raise MessageNotFound(body.message_id)
+        copies = copied(await with_pictures(self._store, session.id, branch(messages, body.message_id)))
+        now = self._engine.now()
+        forked = msgspec.structs.replace(
+            session,
+            id=new_id("ses"),
+            title=one_line(body.title) or f"{session.title} (fork)",
+            head_id=copies[-1].id,
+            pinned=False,
+            created_at=now,
+            updated_at=now,
+        )
+        forked = await self._store.copy_session(forked, copies)
+        self._engine.touch(forked.id, forked.owner)
+        return Json(native.session(forked), status_code=201, headers={"location": f"/api/sessions/{forked.id}"})
+
+    @Endpoint("POST", "/api/sessions/import", who=CHAT, takes=ImportedSession, answers={201: "the session", **_BAD})
+    async def import_session(self, request: Request) -> ASGIApp:
+        """Import an exported session, with new ids."""
+        brought = decode(await self._bodies.read(request), ImportedSession)
+        check_size(brought.params)
+        if not brought.messages:
+            raise BadRequest("The session has no messages.", param="messages")
+        now = self._engine.now()
+        messages = copied([imported_message(message, now) for message in brought.messages])
+        session = Session(
+            id=new_id("ses"),
+            owner=owner_of(request),
+            title=one_line(brought.title) or title_from(messages[0].content),
+            model=brought.model,
+            system=brought.system,
+            params=brought.params,
+            head_id=messages[-1].id,
+            created_at=now,
+            updated_at=now,
+        )
+        session = await self._store.copy_session(session, messages)
+        self._engine.touch(session.id, session.owner)
+        return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+
+def copied(messages: list[Message]) -> list[Message]:
+    """Return the messages under new ids, as a chain."""
+    copies: list[Message] = []
+    for message in messages:
+        parent = copies[-1].id if copies else None
+        copies.append(msgspec.structs.replace(message, id=new_id("msg"), parent_id=parent))
+    return copies
+
+
+def imported_message(archived: ImportedMessage, now: float) -> Message:
+    """Return a message of an exported session, without an id and a parent."""
+    return Message(
+        id="",
+        role=archived.role,
+        content=archived.content,
+        model=None if archived.model is None else ModelName(archived.model),
+        partial=archived.partial,
+        outcome=archived.outcome,
+        reasoning=archived.reasoning,
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments, kind=call.kind) for call in archived.tool_calls),
+        tool_call_id=archived.tool_call_id,
+        steps=tuple(step.step() for step in archived.steps),
+        automatic=archived.automatic and archived.role == "user",
+        created_at=now,
+    )

@@ -1,0 +1,285 @@
+"""Sessions: list, search, open, change, stop, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
+from ....engine.core import Core
+from ....errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
+from ....history import Message, Session, branch
+from ....ids import new_id
+from ....pricing import Prices
+from ....runs.run import Run
+from ....store import SearchHit, Store
+from ....store.files import with_pictures
+from ....wires import native
+from ....wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
+from ...kit.caller import access_of, owner_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import PICTURE_HEADERS, Json, NoContent, json_of
+from ...kit.request import Bodies, System, check_size, decode, whole_number
+from ...sources.agents import forget_grants
+from ...sources.models import AllowedModels
+from ..accounts.people.people import People
+from ..sharing.reach import Reach
+from ..sharing.shares import Loan, Shares
+from .run_json import RunViews, look
+from .session_input import one_line
+
+
+class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a new session."""
+
+    title: str = ""
+    model: str | None = None
+    system: System | None = None
+    params: dict[str, Any] = {}
+
+
+class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a session that can be changed."""
+
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    pinned: bool | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType | None = msgspec.UNSET
+    system: System | msgspec.UnsetType | None = msgspec.UNSET
+    params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    head_id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+
+
+class SessionsApi(Feature):
+    """Sessions of the caller, and those that are shared with the caller."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        views: RunViews,
+        reach: Reach,
+        models: AllowedModels,
+        people: People,
+        shares: Shares,
+        engine: Core,
+        store: Store,
+        prices: Prices,
+    ) -> None:
+        self._bodies, self._views, self._reach, self._models, self._people = bodies, views, reach, models, people
+        self._shares, self._engine, self._store, self._prices = shares, engine, store, prices
+
+    @Endpoint("POST", "/api/sessions", who=CHAT, takes=NewSession, answers={201: "the session", **_BAD})
+    async def create_session(self, request: Request) -> ASGIApp:
+        """Start an empty session."""
+        body = decode(await self._bodies.read(request) or b"{}", NewSession)
+        check_size(body.params)
+        if body.model:
+            await self._models.providers(access_of(request)).find(body.model)
+        now = self._engine.now()
+        session = Session(
+            id=new_id("ses"),
+            owner=owner_of(request),
+            title=one_line(body.title),
+            model=body.model,
+            system=body.system,
+            params=body.params,
+            created_at=now,
+            updated_at=now,
+        )
+        session = await self._store.create_session(session)
+        self._engine.touch(session.id, session.owner)
+        return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
+
+    @Endpoint(
+        "GET",
+        "/api/sessions",
+        who=READ,
+        query={
+            "query": "words in titles and messages",
+            "prefix": "the beginning of the id",
+            "limit": "1 to 200",
+            "before": "the last id before",
+        },
+        answers={200: "sessions, and the id to continue from", 400: "a bad query"},
+    )
+    async def list_sessions(self, request: Request) -> ASGIApp:
+        """List or search sessions: pinned ones first, then the ones changed last."""
+        limit = whole_number(request, "limit", 50, 200)
+        query = request.query_params
+        text = query.get("query", "")
+        owner = owner_of(request)
+        feed = self._engine.changes.cursor(owner)  # before the list is read: changes in between are sent again
+        sessions = await self._store.list_sessions(
+            owner, query=text, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+        )
+        hits = await self._store.find_messages([session.id for session in sessions], text) if text else {}
+        running = await self._engine.running(owner)
+        listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
+        return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
+
+    @Endpoint(
+        "GET",
+        "/api/sessions/{session_id}",
+        who=READ_SHARED,
+        query={"files": "references, or inline: pictures as data URLs"},
+        answers={200: "the session", 400: "a bad query", 404: "no such session"},
+    )
+    async def get_session(self, request: Request) -> ASGIApp:
+        """Return a session with the current branch of its messages, its active run, and its queue."""
+        session = await self._reach.session(request)
+        opened = await self._store.open_session(session.id)
+        if opened is None:
+            raise SessionNotFound(session.id)
+        active = await self._active_run(opened.running)
+        if active is not None:
+            await look(active)
+        path = branch(opened.messages, opened.session.head_id)
+        if _wants_pictures_inline(request):
+            path = await with_pictures(self._store, session.id, path)
+        view: OpenSessionJson = {
+            **native.session(opened.session),
+            "messages": _shown_with_siblings(path, opened.messages, self._prices),
+            "active_run": self._views.json(active) if active else None,
+            "queued": [native.queued(record) for record in opened.queued],
+            "feed": str(opened.feed_end),
+            "shared": await self._shared_json(request, session),
+        }
+        return json_of(view)
+
+    async def _shared_json(self, request: Request, session: Session) -> SharedJson | None:
+        """Return the owner of a session that is shared with the caller, and the rights; None for the caller's own."""
+        access = access_of(request)
+        if not isinstance(access, Loan):
+            return None
+        owner = await self._people.accounts.of_owner(session.owner)
+        return {"owner": "" if owner is None else owner.body.name, "may": access.share.body.may}
+
+    @Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/files/{sha256}",
+        who=READ_SHARED,
+        answers={200: "the picture", 404: "no such session, or no such picture in it"},
+        pictures=True,
+    )
+    async def read_picture(self, request: Request) -> ASGIApp:
+        """Return a picture of a session. A browser may cache it: under its hash it never changes."""
+        session = await self._reach.session(request)
+        sha256 = request.path_params["sha256"]
+        found = (await self._store.read_files(session.id, [sha256])).get(sha256)
+        if found is None:
+            raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
+        return Response(found.data, headers={**PICTURE_HEADERS, "content-type": found.type})
+
+    async def _active_run(self, run_id: str | None) -> Run | None:
+        """Return the run that the snapshot shows as running. If it has ended since, the feed reports that."""
+        if run_id is None:
+            return None
+        try:
+            run = await self._engine.open(run_id)
+        except RunNotFound:
+            return None
+        return run if run.status == "running" else None
+
+    @Endpoint(
+        "PATCH",
+        "/api/sessions/{session_id}",
+        who=CHAT,
+        takes=SessionChanges,
+        answers={200: "the session", 409: "busy or gone", **_BAD},
+    )
+    async def change_session(self, request: Request) -> ASGIApp:
+        """Rename, pin, change the model or the system prompt, or show another branch."""
+        session = await self._reach.session(request)
+        body = decode(await self._bodies.read(request), SessionChanges)
+        changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+        check_size(changes.get("params", {}))
+        if isinstance(changes.get("model"), str):
+            await self._models.providers(access_of(request)).find(changes["model"])
+        if "title" in changes:
+            changes["title"] = one_line(changes["title"])
+        if "head_id" in changes:
+            changes["head_id"] = await self._leaf(session, changes["head_id"])
+        changed = await self._store.update_session(session.id, changes, self._engine.now()) if changes else session
+        if changed is None:
+            raise StaleView("The session was deleted in the meantime.")
+        self._engine.touch(session.id, session.owner)
+        return Json(native.session(changed))
+
+    async def _leaf(self, session: Session, message_id: str) -> str:
+        """Return the last message of the newest branch through a message."""
+        if any(run.status == "running" for run in await self._engine.of_session(session.id)):
+            raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
+        messages = await self._store.messages(session.id)
+        if all(message.id != message_id for message in messages):
+            raise MessageNotFound(message_id)
+        newest_child = {message.parent_id: message.id for message in messages}
+        while message_id in newest_child:
+            message_id = newest_child[message_id]
+        return message_id
+
+    @Endpoint(
+        "DELETE",
+        "/api/sessions/{session_id}",
+        who=CHAT,
+        audit="session.delete",
+        answers={204: "deleted", 404: "no such session", 409: "other nodes keep starting runs in it"},
+    )
+    async def delete_session(self, request: Request) -> ASGIApp:
+        """Stop a session's runs and delete it with everything that belongs to it."""
+        session = await self._reach.session(request)
+        await self.delete_with_grants(session.id, session.owner)
+        return NoContent()
+
+    async def delete_with_grants(self, session_id: str, owner: str) -> None:
+        """Stop a session's runs, and delete it with everything that belongs to it."""
+        await self._engine.delete_session(session_id)
+        self._engine.touch(session_id, owner)
+        await forget_grants(self._store, owner, session_id)
+        await self._shares.forget_session(owner, session_id)
+
+    @Endpoint(
+        "POST",
+        "/api/sessions/{session_id}/stop",
+        who=CHAT_SHARED,
+        stores=False,
+        answers={200: "what stopped", 404: "no such session"},
+    )
+    async def stop_session(self, request: Request) -> ASGIApp:
+        """Stop all of a session's runs, including queued ones."""
+        session = await self._reach.session(request)
+        stopped = await self._engine.stop_session(session.id)
+        return json_of({"stopped": [self._views.json(run) for run in stopped]})
+
+
+def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = None) -> ListedSessionJson:
+    """Return a session as lists show it, with its active run."""
+    return {
+        **native.listed_session(session),
+        "active_run": run.id if run else None,
+        "needs_approval": run is not None and run.waits,
+        "hit": native.search_hit(hit) if hit else None,
+    }
+
+
+def _wants_pictures_inline(request: Request) -> bool:
+    """Return whether the query asks for pictures as data URLs, as an export has them."""
+    form = request.query_params.get("files", "references")
+    if form not in ("references", "inline"):
+        raise BadRequest("files is references or inline.", param="files")
+    return form == "inline"
+
+
+def _shown_with_siblings(path: list[Message], messages: list[Message], prices: Prices) -> list[MessageJson]:
+    """Return each message with the ids of its siblings, itself included: other answers, or other edits."""
+    by_parent: dict[tuple[str | None, str], list[str]] = {}
+    for message in messages:
+        by_parent.setdefault((message.parent_id, message.role), []).append(message.id)
+    return [
+        {**native.message(message, prices), "siblings": by_parent[message.parent_id, message.role]} for message in path
+    ]

@@ -1,0 +1,119 @@
+"""`/v1/models`, `/api/models` and `/api/me`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import LOCAL, ME, READ
+from ....ids import new_id
+from ....upstreams import ProviderState
+from ...config.settings import AGENT
+from ...kit.caller import access_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import Json
+from ...sources.models import AllowedModels
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A model of the list. A demo model is for trying things out: scripted answers, a tiny embedded model."""
+
+    id: str
+    provider: str
+    name: str
+    demo: bool
+
+
+ALL = {"all": "true for the demo models too, if a real provider is set up"}
+
+
+class ModelsApi(Feature):
+    """The models that the caller may use, and who the caller is."""
+
+    def __init__(self, models: AllowedModels, currency: str) -> None:
+        self._models, self._currency = models, currency
+
+    @Endpoint("GET", "/v1/models", who=READ, query=ALL, answers={200: "the models"})
+    async def openai_models(self, request: Request) -> ASGIApp:
+        """List the models in OpenAI's shape, or in Anthropic's for its clients."""
+        default = await self._models.default(access_of(request))
+        listed = _listed(await self._models.providers(access_of(request)).states(), default, _is_all(request))
+        if "anthropic-version" in request.headers:
+            return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
+        data = [_openai(model.id, demo=model.demo) for model in listed]
+        data += [
+            _openai(alias, owned_by=model)
+            for alias, model in self._models.providers(access_of(request)).aliases.items()
+        ]
+        return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
+
+    @Endpoint("GET", "/v1/models/{model:path}", who=READ, answers={200: "the model", 404: "no such model"})
+    async def openai_model(self, request: Request) -> ASGIApp:
+        """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
+        name = request.path_params["model"]
+        provider, model, _ = await self._models.providers(access_of(request)).find(name)
+        found = Listed(f"{provider.name}/{model}", provider.name, model, provider.demo)
+        is_anthropic = "anthropic-version" in request.headers
+        if name in self._models.providers(access_of(request)).aliases:
+            found = msgspec.structs.replace(found, id=name)
+        shown = _anthropic(found) if is_anthropic else _openai(found.id, demo=found.demo)
+        return Json(shown, headers={"x-request-id": new_id("req")})
+
+    @Endpoint("GET", "/api/models", who=READ, query=ALL, answers={200: "the models, the default, and the providers"})
+    async def get_models(self, request: Request) -> ASGIApp:
+        """List the models, the default model, the state of the providers, and the currency of the prices."""
+        states = await self._models.providers(access_of(request)).states()
+        default = await self._models.default(access_of(request))
+        listed = _listed(states, default, _is_all(request))
+        return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
+
+    @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
+    async def me(self, request: Request) -> ASGIApp:
+        """Return the caller: owner and rights."""
+        access = access_of(request)
+        return Json(
+            {
+                "owner": access.owner,
+                "local": access.owner == LOCAL,
+                "admin": access.admin,
+                "name": access.name,
+                "role": access.role,
+                "via": access.via,
+                "account": access.account or None,
+                "scopes": sorted(access.scopes),
+                "lacks_second_factor": access.lacks_factor,
+            }
+        )
+
+
+def _listed(states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
+    """Return the models. Demo models are left out if a real provider is set up, unless all are requested.
+
+    The default model is always included.
+    """
+    every = [Listed(f"{state.name}/{name}", state.name, name, state.demo) for state in states for name in state.models]
+    hides = not is_all and any(not state.demo and state.name != AGENT for state in states)
+    return [model for model in every if not (hides and model.demo) or model.id == default]
+
+
+def _is_all(request: Request) -> bool:
+    return request.query_params.get("all") == "true"
+
+
+def _openai(name: str, *, demo: bool = False, owned_by: str = "") -> dict[str, object]:
+    mark = {"holdfast": {"demo": True}} if demo else {}
+    return {"id": name, "object": "model", "created": 0, "owned_by": (owned_by or name).partition("/")[0], **mark}
+
+
+def _anthropic_list(models: Sequence[Listed]) -> dict[str, object]:
+    """Return all models as one page."""
+    first, last = (models[0].id, models[-1].id) if models else (None, None)
+    return {"data": [_anthropic(model) for model in models], "has_more": False, "first_id": first, "last_id": last}
+
+
+def _anthropic(model: Listed) -> dict[str, object]:
+    name = f"{model.id} (demo)" if model.demo else model.id
+    return {"type": "model", "id": model.id, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}

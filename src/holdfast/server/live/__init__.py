@@ -1,0 +1,1 @@
+"""The settings and providers of a running server."""

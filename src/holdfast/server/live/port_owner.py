@@ -1,0 +1,56 @@
+"""The owners of listening ports on this machine."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
+
+from ..config.loopback import is_loopback
+
+TABLES = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))
+"""The files in which Linux lists the TCP sockets of this network namespace. Other systems have none."""
+
+_LISTENS = "0A"
+
+
+def strangers_at(addresses: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of this machine at which a user listens who is not trusted, and that user's id.
+
+    Addresses of other machines, and those without a listener, are left out. Every listener on a port counts, whichever
+    address it is bound to: any of them might get a connection. Blocks on the kernel, whose list has every socket of the
+    machine.
+    """
+    ports = {address: parts.port for address in addresses if is_loopback((parts := urlsplit(address)).hostname or "")}
+    if not ports:
+        return {}
+    trusted = _trusted()
+    listeners = [(port, uid) for table in TABLES for port, uid in owners(_lines(table)) if uid not in trusted]
+    return {address: uid for address, port in ports.items() for taken, uid in listeners if taken == port}
+
+
+def _trusted() -> set[int]:
+    """Return the ids of root, of our user, and of the user that Ollama's installer creates."""
+    trusted = {0, os.geteuid()}
+    try:
+        trusted.add(pwd.getpwnam("ollama").pw_uid)
+    except KeyError:
+        pass
+    return trusted
+
+
+def _lines(table: pathlib.Path) -> list[str]:
+    try:
+        return table.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def owners(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield the port and the user id of each socket that listens, from the lines of `/proc/net/tcp`."""
+    for line in lines:
+        fields = line.split(maxsplit=8) if _LISTENS in line else ()
+        if len(fields) > 7 and fields[3] == _LISTENS:
+            yield int(fields[1].rpartition(":")[2], 16), int(fields[7])

@@ -1,0 +1,1 @@
+"""The engine of a server, with what its runs need."""

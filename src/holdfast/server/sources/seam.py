@@ -1,0 +1,116 @@
+"""Joins a continued answer to its beginning: without a repeated word, and without a missing one.
+
+A model continues an answer in one of two ways. With a *prefill* it writes on after its own last message. Otherwise it
+is told in a *turn* to repeat the last words, the anchor, before it goes on: what it repeats shows where the two parts
+meet, in the middle of a word too. A continuation that cannot be joined so is refused: a doubtful answer is worse than
+a part of one.
+"""
+
+from __future__ import annotations
+
+import re
+
+ANCHOR = 60
+"""Least number of characters of an anchor, if the text has as many."""
+PREAMBLE = 80
+"""Most characters that a model may write before the anchor. They are dropped."""
+_ENOUGH = 12
+"""Characters that are alike by chance in no answer."""
+_FEW = 64
+"""Characters after which a continuation that is like the beginning of the answer is taken for a new beginning."""
+
+TURN = (
+    "Your answer was cut off by a technical fault. These were its last characters:\n\n{anchor}\n\n"
+    "Continue it: first repeat exactly these characters, then go on with what follows them. "
+    "Write nothing before them, and do not begin the answer again."
+)
+
+
+class NotJoined(Exception):
+    """A continuation does not fit behind the answer so far."""
+
+
+def anchor_of(text: str) -> str:
+    """Return the end of a text that a model is told to repeat, from the beginning of a word on if it has words."""
+    text = text.rstrip()
+    start = max(0, len(text) - ANCHOR)
+    while start > 0 and len(text) - start < 2 * ANCHOR and not text[start - 1].isspace():
+        start -= 1
+    return text[start:].strip()
+
+
+class _Joint:
+    """Holds back the beginning of a continuation until it is known how it fits."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._held: str | None = ""
+        """What is held back; None once the rest is passed on as it comes."""
+
+    def feed(self, piece: str) -> str:
+        """Return the new text of the answer. Raise `NotJoined` if the continuation does not fit."""
+        if self._held is None:
+            return piece
+        self._held += piece
+        return self._judged(is_last=False)
+
+    def end(self) -> str:
+        """Return what is left at the end of the continuation."""
+        return "" if self._held is None else self._judged(is_last=True)
+
+    def _judged(self, *, is_last: bool) -> str:
+        raise NotImplementedError
+
+    def _pass_on(self, text: str) -> str:
+        self._held = None
+        return text
+
+
+class PrefillJoint(_Joint):
+    """The continuation of a message that ended with the answer so far, without its trailing white space."""
+
+    def _judged(self, *, is_last: bool) -> str:
+        held, text = self._held or "", self._text
+        shared = min(len(held), len(text), _FEW)
+        if held[:shared] == text[:shared]:
+            if shared == len(held) < min(len(text), _FEW) and not is_last:
+                return ""  # it may begin anew
+            if shared >= _ENOUGH:
+                raise NotJoined("it began the answer again")
+        if not held.strip() and not is_last:
+            return ""
+        return self._pass_on(_after_space(text, held))
+
+
+class TurnJoint(_Joint):
+    """The continuation in a further turn, which repeats the anchor."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._words = anchor_of(text).split()
+        self._anchor = re.compile(r"\s+".join(map(re.escape, self._words)))
+        self._most = PREAMBLE + 2 * len(anchor_of(text))
+
+    def _judged(self, *, is_last: bool) -> str:
+        held = self._held or ""
+        if found := self._anchor.search(held):
+            if self._begins_anew(held[: found.start()]):
+                raise NotJoined("it began the answer again")
+            rest = held[found.end() :]
+            if not rest.strip() and not is_last:
+                return ""  # white space that ends the text already may follow
+            return self._pass_on(_after_space(self._text, rest))
+        if is_last or len(held) > self._most:
+            raise NotJoined("it did not begin with the last words of the answer")
+        return ""
+
+    def _begins_anew(self, before: str) -> bool:
+        return len(before) > PREAMBLE or (len(before.strip()) >= _ENOUGH and self._text.startswith(before.strip()))
+
+
+def _after_space(text: str, more: str) -> str:
+    """Return a continuation without the white space with which the text before it ends."""
+    space = text[len(text.rstrip()) :]
+    own = more[: len(more) - len(more.lstrip())]
+    shared = next(n for n in range(min(len(space), len(own)), -1, -1) if space.endswith(own[:n]))
+    return more[shared:]

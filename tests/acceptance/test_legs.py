@@ -1,0 +1,394 @@
+"""An answer that breaks off is gone on with by another call: no word twice, none missing, and the seam is told."""
+
+import asyncio
+import itertools
+import re
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+
+from holdfast.access import NO_BUDGET, Budget
+from holdfast.pricing import Price
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.served import NO_HOME, Served
+from tests.support.server import Server, provider
+from tests.support.upstream import (
+    Cut,
+    Delta,
+    Done,
+    Eof,
+    Finish,
+    Hang,
+    Headers,
+    InBandError,
+    Raw,
+    ReasoningDelta,
+    Role,
+    Status,
+    ToolDelta,
+    Upstream,
+    UsageChunk,
+)
+
+WORDS = "In the harbour of a small town there lived an old keeper who counted the tides, and each of them had a name. "
+STORY = [
+    *re.findall(r"\s*\S+", WORDS + "She wrote it down, the hour too, and the colour of the water.\n\n- low\n- high")
+]
+TOKENS = [*itertools.chain.from_iterable((word[: len(word) // 2], word[len(word) // 2 :]) for word in STORY)][:60]
+TEXT = "".join(TOKENS)
+ANCHOR = re.compile(r"last characters:\n\n(.*)\n\nContinue it:", re.DOTALL)
+
+CUT = [Cut()]
+BREAKS = {
+    "the connection is reset": [Cut()],
+    "the stream ends early": [Eof()],
+    "an error is sent as an event": [InBandError()],
+    "an event is no JSON": [Raw(b"data: {nonsense\n\n"), Hang()],
+}
+
+
+CHAT = {"messages": [{"role": "user", "content": "Tell me"}]}
+WIRES = {
+    "/v1/chat/completions": CHAT,
+    "/v1/messages": {**CHAT, "max_tokens": 500},
+    "/v1/responses": {"input": "Tell me"},
+    "/api/chat": CHAT,
+}
+"""The requests of the wires that answer both as a stream and whole."""
+
+
+class Model:
+    """Writes one story, breaks off where it is told to, and goes on as real models do."""
+
+    def __init__(self, *cuts: int, breaks=CUT) -> None:
+        self.cuts, self.breaks = [*cuts], breaks
+
+    def __call__(self, request):
+        text = self.rest_of(request.body["messages"])
+        tokens = re.findall(r"\s*\S{1,4}|\s+", text) if text != TEXT else TOKENS
+        begin = [Headers(), Role()]
+        if not self.cuts:
+            return [*begin, *map(Delta, tokens), Finish("stop"), Done()]
+        return [*begin, *map(Delta, tokens[: self.cuts.pop(0)]), *self.breaks]
+
+    def rest_of(self, messages):
+        last = messages[-1]
+        if last["role"] == "assistant":
+            assert TEXT.startswith(last["content"])
+            return TEXT[len(last["content"]) :]
+        if asked := ANCHOR.search(last["content"]):
+            return TEXT[TEXT.rindex(asked[1], 0, len(messages[-2]["content"]) + 1) :]
+        return TEXT
+
+
+class World:
+    def __init__(self, up, other, client):
+        self.up, self.other, self.client = up, other, client
+        self.api = Native(client)
+
+    async def run(self, model="up/m", on_break="continue", **more):
+        session_id = await self.api.new_session()
+        body = {"input": "Tell me", "model": model, **more}
+        headers = {"holdfast-on-break": on_break} if on_break else {}
+        run = await (await self.client.post(f"/api/sessions/{session_id}/runs", body, headers=headers)).json()
+        settlement = await self.api.settled(run["id"])
+        events = [frame.json() for frame in await self.api.replay(run["id"])]
+        return settlement, events, (await self.api.session(session_id))["messages"][-1]
+
+
+@pytest.fixture(params=[True, False], ids=["prefill", "turn"])
+def prefills(request):
+    return request.param
+
+
+@pytest.fixture
+def fallbacks():
+    return {}
+
+
+@pytest.fixture
+def budget():
+    return NO_BUDGET
+
+
+PRICES = {"up/m": Price(input=1e6, output=2e6), "other/m": Price(input=1e7, output=2e7)}
+
+
+@pytest.fixture
+async def world(tmp_path, prefills, fallbacks, budget):
+    async with Upstream() as up, Upstream() as other:
+        providers = [
+            ProviderSettings(name, base_url=each.base_url, models=("m",), prefills=prefills)
+            for name, each in {"up": up, "other": other}.items()
+        ]
+        settings = Settings(
+            data=str(tmp_path),
+            providers=tuple(providers),
+            fallbacks=fallbacks,
+            budget=budget,
+            prices=PRICES,
+            retry_patience=0.0,
+            drain=0.0,
+            idle_limit=2.0,
+        )
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
+            yield World(up, other, client)
+
+
+@requirement("legs.joined", "legs.told")
+@pytest.mark.parametrize("breaks", BREAKS.values(), ids=BREAKS)
+async def test_the_joined_text_equals_the_uncut_one_wherever_the_answer_breaks_off(world, breaks, prefills):
+    """In the middle of a word, behind white space, and behind the last word."""
+    for cut in range(1, len(TOKENS) + 1):
+        world.up.models["m"] = Model(cut, breaks=breaks)
+        settlement, events, message = await world.run()
+        visible = "".join(TOKENS[:cut])
+        seam = {"leg": 2, "model": "up/m", "how": "prefill" if prefills else "turn", "at": len(visible)}
+        told = [event for event in events if event["type"] == "leg.started"]
+
+        assert (TEXT, "completed") == (settlement["text"], settlement["outcome"]), cut
+        assert TEXT == message["content"] == "".join(e["text"] for e in events if e["type"] == "text.delta")
+        assert [seam] == [{name: event[name] for name in seam} for event in told]
+        assert [0, len(visible)] == [leg["at"] for leg in settlement["legs"]] == [leg["at"] for leg in message["legs"]]
+
+
+@requirement("legs.joined")
+async def test_an_answer_that_falls_silent_is_gone_on_with_before_its_run_fails(world):
+    """A model that hangs would otherwise take the whole run with it."""
+    world.up.models["m"] = Model(20, breaks=[Hang()])
+    settlement, *_ = await world.run()
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert "upstream_stalled" == settlement["legs"][1]["reason"]
+    await world.up.requests[0].wait_closed()
+
+
+@requirement("legs.joined")
+async def test_an_answer_that_breaks_off_twice_is_written_in_three_legs_and_no_more(world):
+    """An upstream that always breaks off must not be asked for ever."""
+    world.up.models["m"] = Model(20, 30)
+    settlement, *_ = await world.run()
+
+    assert (TEXT, 3) == (settlement["text"], len(settlement["legs"]))
+
+    world.up.models["m"] = Model(10, 25, 30, 3)
+    settlement, *_ = await world.run()
+    assert ("failed", "upstream_broke", 3) == (
+        settlement["outcome"],
+        settlement["error"]["code"],
+        len(settlement["legs"]),
+    )
+    assert TEXT.startswith(settlement["text"])
+    assert len(settlement["text"]) > len("".join(TOKENS[:10]))
+    assert 6 == len(world.up.requests)
+
+
+@requirement("legs.joined", "legs.told")
+@pytest.mark.parametrize("fallbacks", [{"up/m": "other/m"}])
+async def test_a_fallback_goes_on_where_the_model_cannot_be_reached_any_more(world):
+    """And the answer names both, each with its own part and its own tokens."""
+    world.up.models["m"] = Model(20)
+    world.other.models["m"] = Model()
+    run = asyncio.create_task(world.run())
+    await world.up.next_request()
+    world.up.refuse()
+    settlement, _, message = await run
+
+    assert (TEXT, "completed", "other/m") == (settlement["text"], settlement["outcome"], settlement["answered_by"])
+    assert ["up/m", "other/m"] == [leg["model"] for leg in settlement["legs"]]
+    assert "other/m" == message["model"]
+
+
+@requirement("legs.joined")
+async def test_a_model_that_begins_its_answer_again_is_not_joined(world):
+    """It would stand there twice."""
+    again = [Headers(), Role(), *map(Delta, TOKENS), Finish("stop"), Done()]
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:55]), Cut()], again)
+    settlement, events, _ = await world.run()
+
+    assert ("failed", "".join(TOKENS[:55]), []) == (settlement["outcome"], settlement["text"], settlement["legs"])
+    assert "continuing" in [event.get("code") for event in events]
+    assert "could not go on" in settlement["error"]["message"]
+
+
+@requirement("legs.joined")
+async def test_nothing_is_continued_behind_a_tool_call(world):
+    """A half-written call cannot be joined, and a whole one may have been used."""
+    call = ToolDelta(0, id="call_1", name="look", arguments='{"a": ')
+    world.up.enqueue([Headers(), Role(), Delta("I look. "), call, Cut()])
+    settlement, *_ = await world.run()
+
+    assert ("failed", "I look. ", 1) == (settlement["outcome"], settlement["text"], len(world.up.requests))
+
+
+@requirement("legs.joined")
+async def test_an_answer_of_which_only_the_reasoning_came_is_asked_for_again(world):
+    """No word of it would be there twice."""
+    world.up.enqueue([Headers(), Role(), ReasoningDelta("Hm. "), Cut()])
+    settlement, events, message = await world.run()
+
+    assert ("completed", [0, 0]) == (settlement["outcome"], [leg["at"] for leg in settlement["legs"]])
+    assert ["anew"] == [event["how"] for event in events if event["type"] == "leg.started"]
+    assert settlement["text"] == message["content"]
+
+
+@requirement("legs.chosen")
+@pytest.mark.parametrize("prefills", [True], ids=["prefill"])
+async def test_in_a_session_an_answer_is_gone_on_with_unless_the_request_says_otherwise(world):
+    """Whoever chats wants the answer; a program is told what became of its call."""
+    outcomes = {}
+    for on_break in (None, "continue", "settle"):
+        world.up.models["m"] = Model(20)
+        settlement, *_ = await world.run(on_break=on_break)
+        outcomes[on_break] = settlement["outcome"]
+
+    assert {None: "completed", "continue": "completed", "settle": "failed"} == outcomes
+
+    for headers, status in ({}, 406), ({"Holdfast-On-Break": "continue"}, 200), ({"Holdfast-On-Break": "maybe"}, 400):
+        world.up.models["m"] = Model(20)
+        body = {"model": "up/m", "messages": [{"role": "user", "content": "Tell me"}]}
+        assert status == (await world.client.post("/v1/chat/completions", body, headers=headers)).status
+
+
+@requirement("legs.chosen")
+@pytest.mark.parametrize("prefills", [False], ids=["turn"])
+async def test_a_model_that_cannot_continue_its_message_is_asked_in_a_turn_only_where_that_was_chosen(world):
+    """It costs a second prompt, and a seam that a small model may not hit."""
+    world.up.models["m"] = Model(20)
+    settlement, *_ = await world.run(on_break=None)
+
+    assert ("failed", 1) == (settlement["outcome"], len(world.up.requests))
+
+
+@requirement("legs.told")
+@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+@pytest.mark.parametrize("path", [*WIRES])
+async def test_every_wire_tells_of_the_seam(world, path, stream):
+    """Two halves are not passed off as one answer."""
+    world.up.models["m"] = Model(20)
+    body = {**WIRES[path], "model": "up/m", "stream": stream}
+    response = await world.client.post(path, body, headers={"holdfast-on-break": "continue"})
+    text = await response.text()
+
+    assert 200 == response.status, text
+    assert 1 == text.count('"reason":"upstream_broke"'), text
+    assert f'"at":{len("".join(TOKENS[:20]))}' in text
+
+
+@requirement("legs.spent")
+async def test_usage_is_the_sum_of_all_legs_and_each_leg_has_its_own(world):
+    """Both calls are paid for."""
+    world.up.enqueue(
+        [Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(100, 20), Cut()],
+    )
+    world.up.models["m"] = lambda request: [*Model()(request)[:-1], UsageChunk(130, 41), Done()]
+    settlement, *_ = await world.run()
+    usage, legs = settlement["usage"], settlement["legs"]
+
+    assert (230, 61) == (usage["input_tokens"], usage["output_tokens"])
+    assert [(100, 20), (130, 41)] == [(leg["usage"]["input_tokens"], leg["usage"]["output_tokens"]) for leg in legs]
+
+
+@requirement("legs.joined")
+async def test_a_stop_in_a_further_leg_closes_its_upstream_and_keeps_both_parts(world):
+    """A run is one, whichever call writes it."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), Cut()])
+    rest = Model().rest_of
+    world.up.models["m"] = lambda request: [Headers(), Role(), Delta(rest(request.body["messages"])[:90]), Hang()]
+    session_id = await world.api.new_session()
+    headers = {"holdfast-on-break": "continue"}
+    run_id = await world.api.start(session_id, "Tell me", "up/m", headers=headers)
+    half = "".join(TOKENS[:20])
+    await world.api.shown(run_id, TEXT[: len(half) + 5])
+    stopped = (await world.api.stop(run_id))["settlement"]
+
+    assert ("stopped", 2) == (stopped["outcome"], len(stopped["legs"]))
+    assert TEXT.startswith(stopped["text"])
+    assert len(stopped["text"]) > len(half)
+    await world.up.requests[1].wait_closed()
+
+
+@requirement("legs.crash")
+async def test_an_answer_goes_on_after_kill_9(tmp_path, prefills):
+    """A server that dies in the night costs a moment, not the answer."""
+    async with (
+        Upstream() as up,
+        Server(tmp_path, [provider(up.base_url, prefills=prefills)]) as server,
+        server.client() as client,
+    ):
+        api = Native(client)
+        for cut in range(1, len(TOKENS), 12):
+            up.models["m"] = Model(cut, breaks=[Hang()])
+            run_id = await api.start(
+                await api.new_session(), "Tell me", "up/m", headers={"holdfast-on-break": "continue"}
+            )
+            await api.shown(run_id, "".join(TOKENS[:cut]))
+            await server.kill9()
+            await server.restart()
+            settlement = await api.settled(run_id)
+            reasons = [leg["reason"] for leg in settlement["legs"]]
+
+            assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+            assert [None, "server_died"] == reasons
+
+
+@requirement("legs.spent")
+@pytest.mark.parametrize("fallbacks", [{"up/m": "other/m"}])
+async def test_each_leg_costs_what_its_model_costs(world):
+    """The second half of an answer may be a hundred times as dear as the first."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(100, 20), Cut()], [Status(500)])
+    world.other.models["m"] = lambda request: [*Model()(request)[:-1], UsageChunk(130, 40), Done()]
+    settlement, _, message = await world.run()
+
+    assert ["up/m", "other/m"] == [leg["model"] for leg in settlement["legs"]]
+    assert 100 * 1 + 20 * 2 + 130 * 10 + 40 * 20 == (await world.api.run(message["run_id"]))["cost"]
+
+
+@requirement("legs.spent")
+@pytest.mark.parametrize("budget", [Budget(tokens_per_day=150)])
+async def test_a_budget_holds_across_legs(world):
+    """An upstream that breaks off would otherwise be a way around it."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(20, 20), Cut()])
+    rest = Model().rest_of
+    world.up.models["m"] = lambda request: [
+        *(Headers(), Role(), Delta(rest(request.body["messages"])[:120])),
+        *([Delta("and so on, ")] * 400),
+        Hang(),
+    ]
+    settlement, *_ = await world.run()
+
+    assert ("stopped", "budget", 2) == (settlement["outcome"], settlement["by"], len(settlement["legs"]))
+    assert len(settlement["text"]) < 2_000
+
+
+@requirement("legs.crash")
+@pytest.mark.parametrize("end", ["kill -9", "SIGTERM"])
+async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_path, end):
+    """A node that dies, or is restarted for an upgrade, cuts no answer short."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    async with Upstream() as up, AsyncExitStack() as stack:
+        up.models["m"] = Model(30, breaks=[Hang()])
+        one, two = [
+            await stack.enter_async_context(
+                Server(tmp_path / name, [provider(up.base_url, prefills=True)], config="drain = 0.0", env=env)
+            )
+            for name in ("one", "two")
+        ]
+        async with one.client() as client, two.client() as other:
+            api = Native(client)
+            session_id = await api.new_session()
+            run_id = await api.start(session_id, "Tell me", "up/m")
+            (await api.shown(run_id, "".join(TOKENS[:30]))).close()
+            if end == "SIGTERM":
+                one.send_signal(signal.SIGTERM)
+            else:
+                await one.kill9()
+            settlement = await Native(other).settled(run_id)
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert [None, "server_died"] == [leg["reason"] for leg in settlement["legs"]]
