@@ -38,7 +38,7 @@ class _Url(msgspec.Struct, frozen=True, tag="url"):
     url: Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class Image(msgspec.Struct, frozen=True):
+class ImageBlock(msgspec.Struct, frozen=True):
     """A picture."""
 
     source: _Base64 | _Url
@@ -52,7 +52,7 @@ class _PlainText(msgspec.Struct, frozen=True):
     data: str
 
 
-class Document(msgspec.Struct, frozen=True):
+class DocumentBlock(msgspec.Struct, frozen=True):
     """A document of text."""
 
     source: _PlainText
@@ -93,7 +93,7 @@ class ToolUse(msgspec.Struct, frozen=True):
     why: ClassVar[str] = "A tool_use block has an id and a name."
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+class ResultBlock(msgspec.Struct, frozen=True):
     """The result of a call."""
 
     tool_use_id: str
@@ -124,23 +124,23 @@ class OtherBlock(msgspec.Struct, frozen=True):
     sent: _Fields
 
 
-_Read = TextBlock | Image | Document | SearchResult | ToolUse | ToolResult
+_Read = TextBlock | ImageBlock | DocumentBlock | SearchResult | ToolUse | ResultBlock
 AnyBlock: TypeAlias = _Read | Thinking | OtherBlock
-Place: TypeAlias = Literal["user", "assistant", "system", "result"]
+BlockPlace: TypeAlias = Literal["user", "assistant", "system", "result"]
 """Where a block is: in a turn, or in the result of a call."""
 
-_EVERYWHERE: Mapping[str, type[_Read]] = {"text": TextBlock, "image": Image}
-_BY_PLACE: Mapping[Place, Mapping[str, type[_Read]]] = {
-    "user": {"tool_result": ToolResult},
-    "system": {"tool_result": ToolResult},
+_EVERYWHERE: Mapping[str, type[_Read]] = {"text": TextBlock, "image": ImageBlock}
+_BY_PLACE: Mapping[BlockPlace, Mapping[str, type[_Read]]] = {
+    "user": {"tool_result": ResultBlock},
+    "system": {"tool_result": ResultBlock},
     "assistant": {"tool_use": ToolUse},
     "result": {},
 }
-_IN_WORDS: Mapping[str, type[_Read]] = {"document": Document, "search_result": SearchResult}
+_IN_WORDS: Mapping[str, type[_Read]] = {"document": DocumentBlock, "search_result": SearchResult}
 """Blocks that other models than Anthropic's get as text."""
 
 
-def read_blocks(content: str | list[_Fields], place: Place, where: str, *, native: bool) -> list[AnyBlock]:
+def read_blocks(content: str | list[_Fields], place: BlockPlace, where: str, *, native: bool) -> list[AnyBlock]:
     """Read content. `native` means that the upstream speaks this dialect, and knows pictures of more kinds."""
     if isinstance(content, str):
         return [TextBlock(content)]
@@ -148,7 +148,7 @@ def read_blocks(content: str | list[_Fields], place: Place, where: str, *, nativ
     return [_read(block, kinds, place, where, native) for block in content]
 
 
-def _read(fields: _Fields, kinds: Mapping[str, type[_Read]], place: Place, where: str, native: bool) -> AnyBlock:
+def _read(fields: _Fields, kinds: Mapping[str, type[_Read]], place: BlockPlace, where: str, native: bool) -> AnyBlock:
     match fields:
         case {"type": "thinking" | "redacted_thinking"} if place == "assistant":
             return Thinking(fields)

@@ -20,13 +20,13 @@ from ...pricing import tokens_in
 from ...prompt.openai_shape import PLACED, openai_thoughts
 from .blocks import (
     AnyBlock,
-    Document,
-    Image,
+    DocumentBlock,
+    ImageBlock,
     OtherBlock,
+    ResultBlock,
     SearchResult,
     TextBlock,
     Thinking,
-    ToolResult,
     ToolUse,
     is_unsigned,
     read_blocks,
@@ -267,8 +267,8 @@ def _turn(message: MessageParam, where: str, native: bool) -> list[_Fields]:
     if message.role == "assistant":
         chat = _assistant(blocks, native)
         return [chat] if blocks and (chat["content"] is None or chat["content"] or len(chat) > 2) else []
-    results = [_result(block, where, native) for block in blocks if isinstance(block, ToolResult)]
-    rest = [block for block in blocks if not isinstance(block, ToolResult)]
+    results = [_result(block, where, native) for block in blocks if isinstance(block, ResultBlock)]
+    rest = [block for block in blocks if not isinstance(block, ResultBlock)]
     if message.role == "system":
         return [{"role": "system", "content": _content(rest, native), **(PLACED if native else {})}]
     return [*results, {"role": "user", "content": _content(rest, native)}] if rest or not results else results
@@ -293,7 +293,7 @@ def _call(block: ToolUse, native: bool) -> _Fields:
     return {"id": block.id, "type": "function", "function": function, **_cache_mark(block.cache_control, native)}
 
 
-def _result(block: ToolResult, where: str, native: bool) -> _Fields:
+def _result(block: ResultBlock, where: str, native: bool) -> _Fields:
     """Return a tool's result. A failure is a prefix of the text: OpenAI has no field for it."""
     result = _content(read_blocks(block.content or "", "result", where, native=native), native)
     if block.is_error is True:
@@ -319,9 +319,9 @@ def _part(block: AnyBlock, native: bool) -> _Fields:
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text, **_cache_mark(block.cache_control, native)}
-        case Image(source):
+        case ImageBlock(source):
             return {"type": "image_url", "image_url": {"url": source.url}, **_cache_mark(block.cache_control, native)}
-        case Document() | SearchResult():
+        case DocumentBlock() | SearchResult():
             return {"type": "text", "text": "\n\n".join(text for text in block.texts if isinstance(text, str))}
         case OtherBlock(sent) | Thinking(sent):
             return sent
