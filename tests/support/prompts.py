@@ -23,12 +23,12 @@ def lost(body: Any, write: Callable[[Iterable[AnyTurn]], Any] = openai_messages)
 
 
 def lasting(value: Any) -> Any:
-    """A value without the null arguments of calls: they mean that there are none."""
-    return json.loads(json.dumps(value), object_hook=_without_null_arguments)
+    """A value without null arguments of calls and null contents of messages: they mean that there are none."""
+    return json.loads(json.dumps(value), object_hook=_without_nulls)
 
 
-def _without_null_arguments(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in value.items() if not (name == "arguments" and each is None)}
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in value.items() if not (name in ("arguments", "content") and each is None)}
 
 
 def sent(params: dict[str, Any]) -> dict[str, Any]:
