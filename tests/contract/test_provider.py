@@ -344,7 +344,7 @@ async def test_a_large_request_is_sent_whole(up, provider):
 )
 def test_a_base_url_that_cannot_work_is_refused_at_once(base_url):
     """At the start, where the operator sees it, and not in the first run."""
-    with pytest.raises(ValueError, match="base_url (must|is not set)"):
+    with pytest.raises(ValueError, match=r"base_url (must|is not set)"):
         OpenAICompatible("up", base_url)
 
 
