@@ -93,7 +93,7 @@ async def test_a_server_that_is_killed_is_said_to_be_away_and_comes_back(tab, up
     await tab.say("Tell me of the tide")
     await tab.reads(HALF)
     await server.kill9()
-    await expect(tab.away).to_contain_text("reach the server")
+    await expect(tab.away).to_contain_text("Connection lost")
     await tab.transcript_is(["Tell me of the tide", HALF])
     await server.restart()
 

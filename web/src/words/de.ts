@@ -18,7 +18,7 @@ export const de: Words = {
   dismiss: "Ausblenden",
   copied: "Kopiert",
   notCopied: "Der Browser hat den Zugriff auf die Zwischenablage blockiert.",
-  reconnecting: "Verbindung unterbrochen. Sie wird wiederhergestellt … Ihre Antwort läuft auf dem Server weiter.",
+  reconnecting: "Verbindung unterbrochen. Sie wird wiederhergestellt … Es geht kein Text verloren.",
   notSaving:
     "Der Server kann gerade nicht speichern: Vielleicht ist sein Speicher voll. Die Antwort geht weiter, sobald es möglich ist.",
   unreachable: "Der Server ist nicht erreichbar.",

@@ -17,7 +17,7 @@ export const en = {
   dismiss: "Dismiss",
   copied: "Copied",
   notCopied: "The browser blocked access to the clipboard.",
-  reconnecting: "Connection lost. Reconnecting… Your response keeps running on the server.",
+  reconnecting: "Connection lost. Reconnecting… No text is lost.",
   notSaving: "The server can't save at the moment: its disk may be full. The response continues when it can.",
   unreachable: "Can't reach the server.",
   serverError: (status: number) => `The server returned an error (${status}).`,
