@@ -57,7 +57,7 @@ async def test_a_run_settles_as_its_upstream_ended(up, name, ending):
     dialect = DIALECTS[name]
     up.enqueue(dialect.script(ending))
     limits = {"idle_limit": 0.5} if ending.startswith("silence") else {}
-    settings = Settings(providers=(described(dialect, up),), **limits)
+    settings = Settings(providers=(described(dialect, up),), on_break={"*": "settle"}, **limits)
     async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
         api = Native(client)
         settled = await api.settled(await api.start(await api.new_session(), "Hello", "up/m"))

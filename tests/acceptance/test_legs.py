@@ -392,3 +392,16 @@ async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_
 
     assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
     assert [None, "server_died"] == [leg["reason"] for leg in settlement["legs"]]
+
+
+@requirement("legs.joined")
+async def test_a_model_that_is_silent_before_its_first_word_is_not_asked_again(world):
+    """It may be reading a long prompt, which it would have to begin anew."""
+    world.up.models["m"] = [Headers(), Hang()]
+    settlement, *_ = await world.run()
+
+    assert ("failed", "upstream_stalled", 1) == (
+        settlement["outcome"],
+        settlement["error"]["code"],
+        len(world.up.requests),
+    )

@@ -169,7 +169,15 @@ class ChatSources:
             finally:
                 self._providers.let_go(used)
 
-        return Legs(answer, partial(self._stand_in, record), out, written, idle=self._idle, is_owed=is_owed)
+        return Legs(
+            answer,
+            partial(self._stand_in, record),
+            out,
+            written,
+            idle=self._idle,
+            is_owed=is_owed,
+            has_stand_in=lambda model: model in self._fallbacks(),
+        )
 
     def _asking(self, provider: Provider) -> AnswerChat:
         """Return how a provider is asked: within the span of an upstream call, if traces are on."""

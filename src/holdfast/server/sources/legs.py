@@ -183,12 +183,21 @@ class Legs:
     """Lets models answer one after the other, until one has ended the answer itself."""
 
     def __init__(
-        self, answer: Answer, stand_in: StandIn, out: Outlet, written: Written, *, idle: float | None, is_owed: bool
+        self,
+        answer: Answer,
+        stand_in: StandIn,
+        out: Outlet,
+        written: Written,
+        *,
+        idle: float | None,
+        is_owed: bool,
+        has_stand_in: Callable[[ModelName], bool],
     ) -> None:
         self._answer, self._stand_in, self._out = answer, stand_in, out
         self._written = written
         self._idle = None if idle is None else SILENCE * idle
         self._is_owed = is_owed
+        self._has_stand_in = has_stand_in
         self._asked = [written.model]
 
     async def begin(self, found: FoundModel, request: ChatRequest) -> None:
@@ -249,10 +258,13 @@ class Legs:
 
         def look() -> None:
             nonlocal timer
-            if (until := outlet.touched + idle) <= loop.time():
-                limit.reschedule(loop.time())
+            now, until = loop.time(), outlet.touched + idle
+            # a model that reads a long prompt is not asked to read it again
+            has_next = outlet.has_spoken or self._written.text or self._has_stand_in(self._asked[-1])
+            if until <= now and has_next:
+                limit.reschedule(now)
             else:
-                timer = loop.call_at(until, look)
+                timer = loop.call_at(until if until > now else now + idle, look)
 
         limit = asyncio.timeout(None)
         try:
