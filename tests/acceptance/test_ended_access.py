@@ -143,7 +143,7 @@ async def test_a_batch_whose_model_may_not_be_paid_any_more_fails_cell_by_cell(w
     await world.change(f"/api/admin/people/{world.bob}", budget={"cost_per_day": 1})
     world.up.gates.open("go")
     ended = await _batch_when(world, batch["id"], "finished")
-    cells = sorted([cell async for cell in world.parts.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
+    cells = sorted([cell async for cell in world.server.evals.batches.cells(batch["id"])], key=lambda cell: cell.prompt)
 
     assert (3, 2) == (ended.done, ended.failed)
     assert [None, "no_price", "no_price"] == [cell.error and cell.error["code"] for cell in cells]

@@ -3,9 +3,8 @@
 import asyncio
 import itertools
 import re
-import sqlite3
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tests.acceptance.test_safety import things_of as safety_things
 from tests.requirements import requirement
 from tests.support.asgi_calls import Answer, ask
 from tests.support.http import Client
+from tests.support.kept import kept_in
 from tests.support.native import Native
 from tests.support.people import PASSWORD
 from tests.support.served import NO_HOME, Served
@@ -128,11 +128,8 @@ class World:
         """All that is kept, if it is kept in a file."""
         if self.data is None:
             return {}
-        with closing(sqlite3.connect(f"file:{self.data / 'holdfast.db'}?mode=ro", uri=True)) as db:
-            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            kept = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-        kept["documents"] = [row for row in kept["documents"] if row[1] not in ("wrong_tries", "sign_in")]
-        return {name: rows for name, rows in kept.items() if name not in WRITTEN_ALL_THE_TIME}
+        kept = kept_in(self.data / "holdfast.db", but=WRITTEN_ALL_THE_TIME)
+        return kept | {"documents": [row for row in kept["documents"] if row[1] not in ("wrong_tries", "sign_in")]}
 
 
 def parameters(route: Endpoint) -> set[str]:

@@ -179,7 +179,7 @@ async def test_doctor_and_config_show_name_the_proxy_without_its_password(up, au
 
     assert f"1 model (m), through the proxy {proxy.place}" in " ".join(examined.split())
     assert f"the proxy {refusing.place} refuses the user and password" in " ".join(refused.split())
-    assert "up (openai)" in shown
+    assert 'name = "up"' in shown
     assert [] == leaks(examined + shown + refused)
 
 

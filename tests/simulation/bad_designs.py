@@ -221,6 +221,10 @@ def nothing(rows: list[Row]) -> list[Any]:
     return []
 
 
+def queued_only(rows: list[Row]) -> list[Any]:
+    return [row for row in rows if row["status"] == "queued"]
+
+
 class _SeveralMayRun(Medium):
     """The schema allows several running runs in a session."""
 
@@ -713,7 +717,7 @@ class _StopsBySession(Core):
 
 class _StartsAnything(Writing):
     def start_queued(self, *args: Any) -> Querying[RunRecord | None]:
-        return seeing(super().start_queued(*args), "unsettled", nothing)
+        return seeing(super().start_queued(*args), "unsettled", queued_only)
 
 
 @bad(

@@ -5,12 +5,10 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +16,7 @@ from typing import IO, Any, NamedTuple, Protocol, Self
 
 from tests.support.forked import starter
 from tests.support.http import Client
+from tests.support.kept import kept_in
 from tests.support.ports import free_port
 from tests.support.postgres import NOT_COMPARED, rows_of, shared_postgres
 from tests.support.waiting import LONG
@@ -276,9 +275,7 @@ class Server(Process):
         if url := self.environment.get("HOLDFAST_STORE"):
             with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
                 return thread.submit(asyncio.run, rows_of(url)).result()
-        with closing(sqlite3.connect(f"file:{self.data / 'holdfast.db'}?mode=ro", uri=True)) as db:
-            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name not in NOT_COMPARED}
+        return kept_in(self.data / "holdfast.db", but=NOT_COMPARED)
 
     def log_text(self) -> str:
         """All that it has printed, to stdout and stderr, since the first start."""

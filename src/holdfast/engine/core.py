@@ -491,8 +491,8 @@ class Core:
         await self._node.handover.leave_all_that_others_continue()
         self._runs.stop_all()
         await self._runs.all_settled(until)
-        self.streams.begin()  # those of other runs: of another node, or left waiting
         await self.holds.close()
         await self._runs.close()
+        self.streams.begin()  # those of other runs: of another node, or left waiting
         await self._node.leave()
         self._closed = True
