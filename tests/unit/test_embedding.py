@@ -15,6 +15,7 @@ from holdfast.asgi.event_stream import EventStream
 from holdfast.engine.core import Core
 from holdfast.errors import RunLimitReached, RunNotFound
 from holdfast.events import ErrorInfo, encode_settlement
+from holdfast.fastapi import run_routes
 from holdfast.history import Session
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store.memory import MemoryStore
@@ -470,3 +471,18 @@ async def test_the_response_of_a_run_can_be_made_in_a_thread():
         response = await asyncio.to_thread(events, run, request)
 
     assert isinstance(response, EventStream)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"owner": "ann"}, "owner is a dependency"),
+        ({"owner": None}, "owner is a dependency"),
+        ({"owner": lambda: "ann", "start": tale()}, "pass story, not story"),
+    ],
+    ids=["a name", "nobody", "a source"],
+)
+def test_what_cannot_make_routes_is_refused_when_they_are_made(given, said):
+    """Not with the first request of somebody."""
+    with pytest.raises(TypeError, match=said):
+        run_routes(Engine(), **given)

@@ -115,6 +115,12 @@ def test_memory_is_a_store_too():
     assert isinstance(open_store("memory:"), MemoryStore)
 
 
+def test_the_url_of_other_libraries_is_refused_with_our_own(tmp_path):
+    """`sqlite:///data` is a relative path elsewhere. Here it would be a folder at the root, made without a word."""
+    with pytest.raises(ValueError, match=r"write sqlite:\./data \(relative\)"):
+        open_store("sqlite:///data")
+
+
 @pytest.mark.parametrize("url", ["redis://x", "memory:x", "sqlite:", "mysql://h/db"])
 def test_an_unknown_url_is_refused_with_what_is_known(url):
     """A folder called `redis:` would be a surprise."""

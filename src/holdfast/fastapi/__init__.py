@@ -38,6 +38,7 @@ def run_routes(
       those of a path operation: from the query, the body, or `Depends`. Without it there is no `POST /runs`.
     - `frame` replaces the frames of the protocol in `GET /runs/{run_id}/events`.
     """
+    _check(owner, start)
     calls = RunCalls(engine, frame)
     router = APIRouter(prefix=prefix, route_class=_Route, tags=["runs"])
 
@@ -72,6 +73,14 @@ def run_routes(
             return await calls.start(name, source, idempotency_key)
 
     return router
+
+
+def _check(owner: object, start: object) -> None:
+    """Refuse what FastAPI would refuse without a word about what to pass."""
+    if not callable(owner):
+        raise TypeError("owner is a dependency that returns who sends a request, such as current_user")
+    if start is not None and not callable(start):
+        raise TypeError("start needs the function that makes a source: pass story, not story()")
 
 
 def _dependency(make: Callable[..., Source]) -> Callable[..., Any]:

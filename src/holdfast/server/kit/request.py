@@ -129,6 +129,8 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 def decode_object(body: bytes) -> dict[str, Any]:
     """Return the body as a JSON object."""
+    if not body:
+        raise BadRequest("The body is empty. Send a JSON object.", code="invalid_json")
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

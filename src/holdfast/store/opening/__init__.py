@@ -40,6 +40,8 @@ def open_store(url: str, **options: Any) -> Store:
     path = url[found.end() + 1 :] if found else url
     if scheme == "memory" and not path:
         return MemoryStore(**options)
+    if scheme == "sqlite" and path.startswith("//"):
+        raise ValueError("write sqlite:./data (relative) or sqlite:/srv/data (absolute), without //")
     if scheme == "sqlite" and path:
         return SqliteStore(path, **options)
     if is_postgres(url):
