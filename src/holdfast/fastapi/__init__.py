@@ -39,8 +39,7 @@ def run_routes(
     - `frame` replaces the frames of the protocol in `GET /runs/{run_id}/events`.
     """
     _check(owner, start)
-    calls = RunCalls(engine, frame)
-    router = APIRouter(prefix=prefix, route_class=_Route, tags=["runs"])
+    calls, router = RunCalls(engine, frame), APIRouter(prefix=prefix, route_class=_Route, tags=["runs"])
 
     async def caller(name: Annotated[Any, Depends(owner)]) -> str:
         return checked_owner(name)
