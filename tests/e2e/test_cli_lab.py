@@ -81,7 +81,7 @@ async def test_without_the_package_the_command_says_how_to_install_it(tmp_path):
         _, err = await process.communicate()
 
     assert 1 == process.returncode
-    assert "pip install -e lab" in err.decode()
+    assert "pip install ./lab" in err.decode()
     assert "Traceback" not in err.decode()
 
 

@@ -93,11 +93,11 @@ async def test_a_reader_that_was_cut_off_can_come_back_for_the_rest(world: World
     api = Native(world.client)
     run = await api.start(await api.new_session(), "Hi", "up/tokens:30000:0")
     await api.settled(run)
-    at_rest = world.server.open_files()
+    at_rest = world.server.open_sockets()
 
     stalled = await world.client.send("GET", f"/api/runs/{run}/events", receive_buffer=2048)
     seen = [await stalled.next_event()]
-    await _until_open_files(world.server, at_rest)
+    await _until_open_sockets(world.server, at_rest)
     seen += await _until_it_breaks_off(stalled)
     rest = await api.replay(run, after=int(seen[-1].id))
 
@@ -116,10 +116,10 @@ async def _until_it_breaks_off(reader: Response) -> list[Frame]:
     raise AssertionError("the stream came to its proper end: it was not cut off")
 
 
-async def _until_open_files(server: Server, count: int) -> None:
+async def _until_open_sockets(server: Server, count: int) -> None:
     """Wait until the server has no more files open than before: the connection is gone on its side."""
     async with asyncio.timeout(LONG):
-        while server.open_files() > count:  # noqa: ASYNC110 - in another process
+        while server.open_sockets() > count:  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.05)
 
 

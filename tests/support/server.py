@@ -160,8 +160,13 @@ class Process:
         return int(match[1])
 
     def open_files(self) -> int:
-        """File descriptors in use: sockets that were not closed show here."""
+        """File descriptors in use."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def open_sockets(self) -> int:
+        """Sockets in use. Files are opened and closed at any time, and would hide one."""
+        folder = f"/proc/{self.pid}/fd"
+        return sum(_target(f"{folder}/{name}").startswith("socket:") for name in os.listdir(folder))
 
     async def _ready(self, ready: re.Pattern[str], timeout: float) -> re.Match[str]:
         deadline = time.monotonic() + timeout
@@ -194,6 +199,14 @@ class Process:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             pass  # the whole group has ended
+
+
+def _target(link: str) -> str:
+    """Return what a link leads to; empty if it is gone meanwhile."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 class Server(Process):

@@ -38,6 +38,8 @@ class TcpProxy:
             await asyncio.sleep(0)
         if self._tasks:
             await asyncio.wait(self._tasks)
+        for _ in range(5):  # in which what was reset is closed
+            await asyncio.sleep(0)
 
     async def listen(self) -> None:
         """Take connections."""

@@ -115,6 +115,8 @@ class ScriptedUpstream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_listening()
+        for _ in range(5):  # turns of the loop, in which a connection that was just taken becomes one of ours
+            await asyncio.sleep(0)
         for connection in list(self.connections):
             connection.reset()
         for connection in list(self.connections):
