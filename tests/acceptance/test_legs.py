@@ -157,6 +157,18 @@ async def test_the_joined_text_equals_the_uncut_one_wherever_the_answer_breaks_o
         assert [0, len(visible)] == [leg["at"] for leg in settlement["legs"]] == [leg["at"] for leg in message["legs"]]
 
 
+@requirement("legs.spent")
+async def test_without_a_count_every_leg_is_estimated(world):
+    """The estimate of the first leg is not the whole."""
+    world.up.models["m"] = Model(20)
+    settlement, *_ = await world.run()
+    usage = settlement["usage"]
+
+    assert "estimated" == usage["source"]
+    assert usage["output_tokens"] >= len(TEXT) // 4
+    assert usage["output_tokens"] == sum(leg["usage"]["output_tokens"] for leg in settlement["legs"])
+
+
 @requirement("legs.joined")
 async def test_an_answer_that_falls_silent_is_gone_on_with_before_its_run_fails(world):
     """A model that hangs would otherwise take the whole run with it."""

@@ -91,12 +91,12 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
     """Return the provider's usage, with an estimate of what it has not counted.
 
     If the answer `is_whole`, the provider's last count includes all of it. Otherwise output after that count is
-    estimated from its characters, in every choice. An agent makes several requests: `input_tokens` are those of the
-    last one.
+    estimated from its characters, in every choice; so is output after the estimate of an earlier leg. An agent makes
+    several requests: `input_tokens` are those of the last one.
     """
     counted = log.usage
     is_counted = counted is not None and (log.steps is None or log.steps.is_counted)
-    if is_counted and is_whole and counted is not None and counted.output_tokens:
+    if is_counted and is_whole and counted is not None and counted.is_whole:
         return counted
     return with_estimate(counted, 0 if is_counted else input_tokens, log.uncounted)
 
