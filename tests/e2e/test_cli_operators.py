@@ -125,6 +125,7 @@ async def test_a_restored_database_has_every_row_and_every_picture(tmp_path):
             api = Native(client)
             for _ in range(20):
                 await api.settled(await api.start(await api.new_session(), looked_at, "scripted/echo"))
+            await api.get("/api/sessions?query=What")  # which completes the search index
         backed_up = await shell("backup", "everything.tar.gz", "--with-secret-key")
         assert 0 == backed_up.code, backed_up.err
         before = every_row(server.data / "holdfast.db")
