@@ -37,6 +37,8 @@ PIECE = "x" * 40
 LONG = [Headers(), Role(), *[Delta(PIECE)] * 200, Finish("stop"), Done()]
 """An answer of 2000 tokens whose upstream counts nothing."""
 
+ASK = [{"role": "user", "content": "Hi"}]
+
 PRICES = {
     "up/short": Price(),
     "up/long": Price(output=1000.0),
@@ -106,7 +108,7 @@ async def world():
 
 
 async def chat(api: Native, model: str = "up/short", **more: Any) -> Response:
-    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **more}
+    body = {"model": model, "messages": ASK, **more}
     return await api.client.post("/v1/chat/completions", body)
 
 
@@ -250,6 +252,33 @@ async def test_a_changed_budget_counts_for_the_next_run(world):
     assert ["budget_exceeded"] * 2 == before
     assert [200, 200] == [each.status for each in changed]
     assert [200, 200] == [(await chat(each)).status for each in (api, key)]
+
+
+@requirement("budget.set")
+async def test_a_changed_budget_of_a_key_ends_nothing_that_runs(world):
+    """Whoever raises a limit, because much runs, must not cut off what runs. It counts for what starts afterwards."""
+    world.up.models["gated"] = [Gate("go"), *answer("Hello.")]
+    service, id = await world.key("ci", tokens_per_day=1000)
+    bob, _ = await world.person("bob")
+    made = await posted(bob.client, "/api/keys", {"name": "program"})
+    program = await world.client(made["key"])
+    run = await service.start(await service.new_session(), "Hi", "up/gated")
+    streams = [await chat(each, "up/gated", stream=True) for each in (service, program, service)]
+    waiting = await service.client.send("POST", "/v1/chat/completions", json={"model": "up/gated", "messages": ASK})
+    await world.up.until(lambda: len(world.up.requests) >= 5, LONG_WAIT)
+    for limit in (10_000, 20_000):
+        body = {"budget": {"tokens_per_day": limit}}
+        paths = [f"/api/admin/keys/{key}" for key in (id, made["id"])]
+        assert [200, 200] == [(await world.admin.request("PATCH", path, json=body)).status for path in paths]
+    world.up.gates.open("go")
+    told = [[frame.data async for frame in stream.events(comments=False)] for stream in streams]
+    await waiting.head()
+    shown = [await (await each.client.get("/api/budget")).json() for each in (service, program)]
+
+    assert ["[DONE]"] * 3 == [each[-1] for each in told]
+    assert "completed" == (await service.settled(run))["outcome"]
+    assert 200 == waiting.status
+    assert [[{"tokens_per_day": 20_000}]] * 2 == [[each["budget"] for each in it["budgets"]] for it in shown]
 
 
 @requirement("budget.set")

@@ -180,7 +180,7 @@ class KeysApi(Feature):
         answers={200: "the key", **_BAD, **_THERE},
     )
     async def change_any_key(self, request: Request) -> ASGIApp:
-        """Change the budget of a key, or end it earlier. Its open streams end: the next request has the new limits."""
+        """Change the budget of a key, for what starts from then on, or end it earlier. What runs goes on until then."""
         given = decode(await self._bodies.read(request), KeyChange)
         key = _one_of(await self._in_force(), request)
         changed = await self._store.change_key(key.id, _changed(key.details, given, self._engine.now()))
