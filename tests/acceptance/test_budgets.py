@@ -437,9 +437,10 @@ async def until_allowed(api: Native) -> None:
             await asyncio.sleep(0.1)
 
 
-@requirement("budget.set")
+@requirement("budget.set", "people.audit")
 async def test_the_command_line_sets_budgets_beside_the_server(tmp_path: Path):
-    """Of a person and of a key; without options it takes the budget away."""
+    """Of a person and of a key. Without options it prints the budget: whoever looks at it must not take it away. The
+    audit log has every change, as one by HTTP, and no look."""
     async with Upstream() as up:
         up.models["short"] = answer("Hello.")
         async with Server(tmp_path, [provider(up.base_url, models=("short",))], nodes=1) as server:
@@ -447,18 +448,27 @@ async def test_the_command_line_sets_budgets_beside_the_server(tmp_path: Path):
             made = await command(tmp_path, "key new ci")
             said = [
                 await command(tmp_path, "user budget ann --tokens-per-day 1000 --cost-per-month 2.5"),
-                await command(tmp_path, "key budget ci --requests-per-minute 7"),
+                await command(tmp_path, "key budget ci --requests-per-minute 1000000"),
+                await command(tmp_path, "user budget ann"),
+                await command(tmp_path, "key budget ci"),
             ]
+            logged = [json.loads(line) for line in (await command(tmp_path, "audit export")).splitlines()]
             async with browser(server, ann) as client:
                 own = await until_budgets(Native(client), 1)
             async with server.client(authorization=f"Bearer {made}") as client:
                 keys = await until_budgets(Native(client), 1)
-                await command(tmp_path, "key budget ci")
+                said.append(await command(tmp_path, "key budget ci --none"))
+                said.append(await command(tmp_path, "user budget ann --none"))
                 none = await until_budgets(Native(client), 0)
 
-    assert ["ann: tokens per day 1000, cost per month 2.5", "ci: requests per minute 7"] == said
+    shown = ["ann: tokens per day 1000, cost per month 2.5", "ci: requests per minute 1000000"]
+    changes = [it for it in logged if it["action"] in ("person.change", "key.change")]
+    assert [*shown, *shown, "ci: no budget", "ann: no budget"] == said
+    assert [("person.change", "command", "budget"), ("key.change", "command", "budget")] == [
+        (it["action"], it["via"], it["details"]["changed"]) for it in changes if it["result"] == "done"
+    ]
     assert [{"tokens_per_day": 1000, "cost_per_month": 2.5}] == own
-    assert [{"requests_per_minute": 7}] == keys
+    assert [{"requests_per_minute": 1_000_000}] == keys
     assert [] == none
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -183,6 +183,8 @@ class KeysApi(Feature):
         """Change the budget of a key, for what starts from then on, or end it earlier. What runs goes on until then."""
         given = decode(await self._bodies.read(request), KeyChange)
         key = _one_of(await self._in_force(), request)
+        changes = [name for name, value in asdict(given).items() if value is not UNSET]
+        note_of(request).details = {"changed": " ".join(changes)}
         changed = await self._store.change_key(key.id, _changed(key.details, given, self._engine.now()))
         await self._keys.refresh()
         return Json(shown_key(changed or key))
