@@ -257,6 +257,25 @@ ATTACHED: dict[str, tuple[str, dict[str, Any]]] = {
 """Answers that live by their client, on each wire that has such."""
 
 
+@requirement("people.keys")
+async def test_a_key_is_listed_with_the_scopes_that_it_has(server):
+    """An admin looks there for the keys that may change settings. How a key was made makes no difference."""
+    ways = {"plain": "", "root": "--admin", "monitor": "--scope admin", "reader": "--scope read"}
+    for name, options in ways.items():
+        assert 0 == (await holdfast("key new", name, *options.split(), data=server.data)).code
+    async with server.client(**bearer(SETTINGS_KEY)) as client:
+        listed = (await (await client.get("/api/admin/keys")).json())["keys"]
+    for name in ways:
+        await revoke(server.data, name)
+
+    assert {
+        "plain": ["batch", "chat", "read"],
+        "root": ["admin", "batch", "chat", "read"],
+        "monitor": ["admin"],
+        "reader": ["read"],
+    } == {key["name"]: sorted(key["scopes"]) for key in listed if key["name"] in ways}
+
+
 @requirement("safe.revoked")
 @pytest.mark.parametrize(("path", "body"), ATTACHED.values(), ids=ATTACHED)
 async def test_revoking_a_key_stops_the_runs_that_live_by_its_connections(server, path, body):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
-from ....access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, is_of_settings, settings_owner
+from ....access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, KeyScope, is_of_settings, settings_owner
 from ....errors import HoldfastError, KeyEnd
 from ....store import KeyRecord, Store
 from ...config.settings import Settings, SettingsError
@@ -286,19 +286,23 @@ class Keys:
 def access_of_key(record: KeyRecord) -> Access:
     """Return the access of a key. A person's key has no rights until they are read."""
     details = record.details
-    scopes = KEY_SCOPES if record.admin else MEMBER_SCOPES
-    if details.scopes is not None:
-        scopes = frozenset(scope for scope in KEY_SCOPES if scope in details.scopes)
     return Access(
         record.owner,
         name=record.name,
         role=None if record.account else "admin" if record.admin else "member",
-        scopes=scopes,
+        scopes=scopes_of(record),
         account=record.account,
         credential=record.id,
         expires_at=details.expires_at,
         allowed=Allowed(details.models, details.agents, details.budget),
     )
+
+
+def scopes_of(record: KeyRecord) -> frozenset[KeyScope]:
+    """Return the scopes of a key. Without a choice they are all but admin, which only an admin key has."""
+    if record.details.scopes is None:
+        return KEY_SCOPES if record.admin else MEMBER_SCOPES
+    return frozenset(scope for scope in KEY_SCOPES if scope in record.details.scopes)
 
 
 def _are_equal(one: Access, other: Access) -> bool:

@@ -22,7 +22,7 @@ from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent
 from ....kit.request import Bodies, check_name, decode
 from ...audit.audit import note_of
-from ..keys import Keys
+from ..keys import Keys, scopes_of
 from ..made_keys import NewKey, check_key_name, new_key
 from .sign_in import Short
 
@@ -287,7 +287,7 @@ def shown_key(key: KeyRecord) -> dict[str, Any]:
         "account": key.account or None,
         "prefix": details.prefix,
         "admin": key.admin,
-        "scopes": details.scopes,
+        "scopes": sorted(scopes_of(key)) if details.scopes is None else details.scopes,
         "models": details.models,
         "agents": details.agents,
         "made_by": details.made_by,
