@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from .errors import KeyEnd, KeyRevoked
 from .ids import ModelName
 from .watchers import Wake, Watchers
 
@@ -161,6 +163,7 @@ class Access:
     """
 
     __slots__ = (
+        "_ended",
         "_watchers",
         "account",
         "admin",
@@ -211,6 +214,7 @@ class Access:
         self.proven_at = 0.0
         """When the person has proved last who it is; infinite if each request is a proof."""
         self.is_revoked = False
+        self._ended: KeyEnd = "revoked"
         self._watchers = Watchers()
         self.give(role, scopes)
 
@@ -238,11 +242,14 @@ class Access:
         self.agents = _both(self.allowed.agents)
         self.granted = of_groups.agents or () if of_groups else ()
         """Patterns of agents whose tools write or run that the person's groups have."""
-        own = Budgeted("key", self.credential, self.allowed.budget)
-        self.budgets = budgets if own.budget == NO_BUDGET else (*budgets, own)
-        """All budgets that a run of the caller counts for, besides that of the settings."""
+        self._count_for(budgets)
         self.rules = frozenset(rule.name for rule in RULES if rule.admits(self))
         """The names of the rules that admit the caller."""
+
+    def _count_for(self, others: tuple[Budgeted, ...]) -> None:
+        own = Budgeted("key", self.credential, self.allowed.budget)
+        self.budgets = others if own.budget == NO_BUDGET else (*others, own)
+        """All budgets that a run of the caller counts for, besides that of the settings."""
 
     def may_ask(self, model: ModelName) -> bool:
         """Return whether the caller may use a model."""
@@ -253,12 +260,22 @@ class Access:
         """Whether an open response depends on it."""
         return bool(len(self._watchers))
 
-    def revoke(self) -> int:
+    def limit(self, budget: Budget, expires_at: float | None) -> None:
+        """Set another budget and another end of the key. What runs goes on."""
+        self.allowed = replace(self.allowed, budget=budget)
+        self.expires_at = expires_at
+        self._count_for(tuple(each for each in self.budgets if each.of != "key"))
+
+    def revoke(self, how: KeyEnd = "revoked") -> int:
         """Revoke it, and end the open responses. Returns how many there were."""
-        self.is_revoked = True
+        self.is_revoked, self._ended = True, how
         watching = len(self._watchers)
         self._watchers.notify()
         return watching
+
+    def end_error(self) -> KeyRevoked:
+        """Return the error for a request that its end has ended."""
+        return KeyRevoked(self._ended)
 
     def restore(self) -> None:
         """Accept it again: the person of a key may do something again."""

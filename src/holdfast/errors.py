@@ -3,7 +3,7 @@ Every error that this package raises on purpose.
 
 * HoldfastError                  500  internal_error
   + BadRequest                   400  invalid_request      the request is invalid
-  + KeyRevoked                   401  unauthorized         the key was revoked during the request
+  + KeyRevoked                   401  unauthorized         the key was revoked during the request, or changed
   + AccessEnded                  403  access_ended         the account or key has lost its access
   + NoPrice                      403  no_price             a budget counts money, and the model has no price
   + NotFound                     404  not_found
@@ -46,6 +46,8 @@ Every error that this package raises on purpose.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from .events import NOT_AGAIN, ErrorInfo
 
@@ -90,15 +92,24 @@ class BadRequest(HoldfastError):
         self.status = status
 
 
+KeyEnd = Literal["revoked", "changed", "expired"]
+"""How the access of a key has ended. A changed key gives another access from then on."""
+_KEY_ENDS: dict[KeyEnd, str] = {
+    "revoked": "The key of this request was revoked.",
+    "changed": "The key of this request was changed. Send the request again.",
+    "expired": "The key of this request has expired.",
+}
+
+
 class KeyRevoked(HoldfastError):
-    """The key was revoked during the request."""
+    """The key was revoked during the request, or it was changed or has expired."""
 
     code = "unauthorized"
     status = 401
     type = "authentication_error"
 
-    def __init__(self) -> None:
-        super().__init__("The key of this request was revoked.")
+    def __init__(self, how: KeyEnd = "revoked") -> None:
+        super().__init__(_KEY_ENDS[how])
 
 
 class AccessEnded(HoldfastError):

@@ -37,6 +37,8 @@ PIECE = "x" * 40
 LONG = [Headers(), Role(), *[Delta(PIECE)] * 200, Finish("stop"), Done()]
 """An answer of 2000 tokens whose upstream counts nothing."""
 
+ASK = [{"role": "user", "content": "Hi"}]
+
 PRICES = {
     "up/short": Price(),
     "up/long": Price(output=1000.0),
@@ -106,7 +108,7 @@ async def world():
 
 
 async def chat(api: Native, model: str = "up/short", **more: Any) -> Response:
-    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **more}
+    body = {"model": model, "messages": ASK, **more}
     return await api.client.post("/v1/chat/completions", body)
 
 
@@ -250,6 +252,33 @@ async def test_a_changed_budget_counts_for_the_next_run(world):
     assert ["budget_exceeded"] * 2 == before
     assert [200, 200] == [each.status for each in changed]
     assert [200, 200] == [(await chat(each)).status for each in (api, key)]
+
+
+@requirement("budget.set")
+async def test_a_changed_budget_of_a_key_ends_nothing_that_runs(world):
+    """Whoever raises a limit, because much runs, must not cut off what runs. It counts for what starts afterwards."""
+    world.up.models["gated"] = [Gate("go"), *answer("Hello.")]
+    service, id = await world.key("ci", tokens_per_day=1000)
+    bob, _ = await world.person("bob")
+    made = await posted(bob.client, "/api/keys", {"name": "program"})
+    program = await world.client(made["key"])
+    run = await service.start(await service.new_session(), "Hi", "up/gated")
+    streams = [await chat(each, "up/gated", stream=True) for each in (service, program, service)]
+    waiting = await service.client.send("POST", "/v1/chat/completions", json={"model": "up/gated", "messages": ASK})
+    await world.up.until(lambda: len(world.up.requests) >= 5, LONG_WAIT)
+    for limit in (10_000, 20_000):
+        body = {"budget": {"tokens_per_day": limit}}
+        paths = [f"/api/admin/keys/{key}" for key in (id, made["id"])]
+        assert [200, 200] == [(await world.admin.request("PATCH", path, json=body)).status for path in paths]
+    world.up.gates.open("go")
+    told = [[frame.data async for frame in stream.events(comments=False)] for stream in streams]
+    await waiting.head()
+    shown = [await (await each.client.get("/api/budget")).json() for each in (service, program)]
+
+    assert ["[DONE]"] * 3 == [each[-1] for each in told]
+    assert "completed" == (await service.settled(run))["outcome"]
+    assert 200 == waiting.status
+    assert [[{"tokens_per_day": 20_000}]] * 2 == [[each["budget"] for each in it["budgets"]] for it in shown]
 
 
 @requirement("budget.set")
@@ -408,9 +437,10 @@ async def until_allowed(api: Native) -> None:
             await asyncio.sleep(0.1)
 
 
-@requirement("budget.set")
+@requirement("budget.set", "people.audit")
 async def test_the_command_line_sets_budgets_beside_the_server(tmp_path: Path):
-    """Of a person and of a key; without options it takes the budget away."""
+    """Of a person and of a key. Without options it prints the budget: whoever looks at it must not take it away. The
+    audit log has every change, as one by HTTP, and no look."""
     async with Upstream() as up:
         up.models["short"] = answer("Hello.")
         async with Server(tmp_path, [provider(up.base_url, models=("short",))], nodes=1) as server:
@@ -418,18 +448,27 @@ async def test_the_command_line_sets_budgets_beside_the_server(tmp_path: Path):
             made = await command(tmp_path, "key new ci")
             said = [
                 await command(tmp_path, "user budget ann --tokens-per-day 1000 --cost-per-month 2.5"),
-                await command(tmp_path, "key budget ci --requests-per-minute 7"),
+                await command(tmp_path, "key budget ci --requests-per-minute 1000000"),
+                await command(tmp_path, "user budget ann"),
+                await command(tmp_path, "key budget ci"),
             ]
+            logged = [json.loads(line) for line in (await command(tmp_path, "audit export")).splitlines()]
             async with browser(server, ann) as client:
                 own = await until_budgets(Native(client), 1)
             async with server.client(authorization=f"Bearer {made}") as client:
                 keys = await until_budgets(Native(client), 1)
-                await command(tmp_path, "key budget ci")
+                said.append(await command(tmp_path, "key budget ci --none"))
+                said.append(await command(tmp_path, "user budget ann --none"))
                 none = await until_budgets(Native(client), 0)
 
-    assert ["ann: tokens per day 1000, cost per month 2.5", "ci: requests per minute 7"] == said
+    shown = ["ann: tokens per day 1000, cost per month 2.5", "ci: requests per minute 1000000"]
+    changes = [it for it in logged if it["action"] in ("person.change", "key.change")]
+    assert [*shown, *shown, "ci: no budget", "ann: no budget"] == said
+    assert [("person.change", "command", "budget"), ("key.change", "command", "budget")] == [
+        (it["action"], it["via"], it["details"]["changed"]) for it in changes if it["result"] == "done"
+    ]
     assert [{"tokens_per_day": 1000, "cost_per_month": 2.5}] == own
-    assert [{"requests_per_minute": 7}] == keys
+    assert [{"requests_per_minute": 1_000_000}] == keys
     assert [] == none
 
 

@@ -4,10 +4,12 @@ The person who has asked for it may have lost the right to it meanwhile: then no
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import AgentSettings, ProviderSettings, Settings
@@ -16,7 +18,7 @@ from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.people import PASSWORD, cookie_of
 from tests.support.served import NO_HOME, Served
-from tests.support.upstream import Gate, Upstream, answer, calling
+from tests.support.upstream import Delta, Gate, Hang, Headers, Role, Upstream, answer, calling
 from tests.support.waiting import LONG
 
 HELPER = AgentSettings("helper", model="up/tools", tools=("files",), approvals={"files_write": "deny"})
@@ -264,6 +266,54 @@ async def test_what_a_key_has_begun_ends_with_the_key(world: World, end: str):
     world.up.gates.open("go")
     assert ("completed", "") == await world.ended(bobs["id"])
     assert 2 == len(world.up.requests)
+
+
+async def narrow(world: World, id: str) -> None:
+    [key] = [key for key in await world.server.store.list_keys() if key.id == id]
+    await world.server.store.change_key(id, replace(key.details, scopes=("read",)))
+
+
+WORDS: dict[str, tuple[KeyEnd, str]] = {
+    "revoked": (revoke, "The key of this request was revoked."),
+    "expired": (let_expire, "The key of this request has expired."),
+    "changed": (narrow, "The key of this request was changed. Send the request again."),
+}
+
+
+@requirement("safe.revoked")
+@pytest.mark.parametrize("end", WORDS)
+async def test_a_stream_says_how_its_key_ended(world: World, end: str):
+    """Whoever reads "revoked" looks for a thief."""
+    ends, words = WORDS[end]
+    key, program = await with_key(world)
+    body = {"model": "up/gated", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    world.up.models["gated"] = [Headers(), Role(), Delta("so far"), Hang()]
+    stream = await world.client.post("/v1/chat/completions", body, headers=program)
+    await stream.next_event()
+    await ends(world, key)
+    async with asyncio.timeout(LONG):
+        last = [frame.data async for frame in stream.events(comments=False)][-1]
+
+    assert ("unauthorized", words) == (json.loads(last)["error"]["code"], json.loads(last)["error"]["message"])
+
+
+@requirement("people.later-work")
+async def test_a_key_that_is_to_end_later_ends_nothing_before(world: World):
+    """A key is rotated so that nothing breaks: both work for a while, and what the old one has begun goes on."""
+    key, program = await with_key(world)
+    body = {"model": "up/gated", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    stream = await world.client.post("/v1/chat/completions", body, headers=program)
+    await world.asked(1)
+    await world.post(f"/api/keys/{key}/rotate", {"overlap_hours": 1})
+    await world.change(f"/api/admin/keys/{key}", expires_in_days=0.01)
+    world.up.gates.open("go")
+    last = [frame.data async for frame in stream.events(comments=False)][-1]
+    shown = await (await world.client.get("/api/keys", headers=world.bobs)).json()
+    await let_expire(world, key)
+
+    assert "[DONE]" == last
+    assert all(each["expires_at"] for each in shown["keys"] if each["id"] == key)
+    assert 401 == (await world.client.get("/api/me", headers=program)).status
 
 
 @requirement("people.later-work", "safe.revoked")

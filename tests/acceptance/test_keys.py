@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
+from holdfast.access import NO_BUDGET, Budget
 from holdfast.errors import StoreUnavailable
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.server.features.accounts.keys import Keys
 from holdfast.server.features.accounts.made_keys import new_key
-from holdfast.store import KeyRecord, Store
+from holdfast.store import KeyDetails, KeyRecord, Store
 from holdfast.store.memory import MemoryStore
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite.beside import SqliteBeside
@@ -105,14 +106,15 @@ def keys_of(data: Path) -> SqliteBeside | StoreBeside:
     return StoreBeside(STORES[data]) if data in STORES else SqliteBeside(data)
 
 
-async def make(data: Path, name: str, *, admin: bool = False) -> str:
+async def make(data: Path, name: str, *, admin: bool = False, budget: Budget = NO_BUDGET) -> str:
     """Put a key into the database beside the server, as `holdfast key new` does: another key of a service of that name,
     if there was one."""
 
     def add() -> str:
         database = keys_of(data)
         known = [key.owner for key in database.list() if key.name == name]
-        made = new_key(name, admin=admin, owner=known[-1] if known else "")
+        details = KeyDetails(budget=budget)
+        made = new_key(name, admin=admin, owner=known[-1] if known else "", details=details)
         database.add(made.record)
         return made.key
 
@@ -168,9 +170,9 @@ SETTINGS_KEY, ADA_KEY = "the-key-of-the-settings", "the-key-of-ada-lovelace"
 
 
 @asynccontextmanager
-async def caller(server: Server, name: str, **options: Any) -> AsyncIterator[Client]:
+async def caller(server: Server, name: str, *, budget: Budget = NO_BUDGET, **options: Any) -> AsyncIterator[Client]:
     """Somebody with a new key of that name, which counts already."""
-    key = await make(server.data, name)
+    key = await make(server.data, name, budget=budget)
     await becomes(server, 200, key)
     async with server.client(**bearer(key), **options) as client:
         yield client
@@ -255,6 +257,25 @@ ATTACHED: dict[str, tuple[str, dict[str, Any]]] = {
 """Answers that live by their client, on each wire that has such."""
 
 
+@requirement("people.keys")
+async def test_a_key_is_listed_with_the_scopes_that_it_has(server):
+    """An admin looks there for the keys that may change settings. How a key was made makes no difference."""
+    ways = {"plain": "", "root": "--admin", "monitor": "--scope admin", "reader": "--scope read"}
+    for name, options in ways.items():
+        assert 0 == (await holdfast("key new", name, *options.split(), data=server.data)).code
+    async with server.client(**bearer(SETTINGS_KEY)) as client:
+        listed = (await (await client.get("/api/admin/keys")).json())["keys"]
+    for name in ways:
+        await revoke(server.data, name)
+
+    assert {
+        "plain": ["batch", "chat", "read"],
+        "root": ["admin", "batch", "chat", "read"],
+        "monitor": ["admin"],
+        "reader": ["read"],
+    } == {key["name"]: sorted(key["scopes"]) for key in listed if key["name"] in ways}
+
+
 @requirement("safe.revoked")
 @pytest.mark.parametrize(("path", "body"), ATTACHED.values(), ids=ATTACHED)
 async def test_revoking_a_key_stops_the_runs_that_live_by_its_connections(server, path, body):
@@ -302,9 +323,11 @@ async def test_revoking_a_key_ends_what_it_watches_and_the_detached_runs_that_it
 
 
 @requirement("safe.revoked")
-async def test_a_stream_ends_in_the_words_of_its_wire(server):
-    """A client that was cut off would try again in silence, and one that saw [DONE] would take it for the end."""
-    async with caller(server, "oscar") as client:
+@pytest.mark.parametrize("budget", [NO_BUDGET, Budget(tokens_per_day=10**6)], ids=["no budget", "a budget"])
+async def test_a_stream_ends_in_the_words_of_its_wire(server, budget):
+    """A client that was cut off would try again in silence, and one that saw [DONE] would take it for the end. The
+    responses to a key with a budget, which have more headers, were cut off."""
+    async with caller(server, "oscar", budget=budget) as client:
         stream = await until(await client.post("/v1/chat/completions", CHAT | {"stream": True}), "so far")
         await revoke(server.data, "oscar")
         last = [frame.data async for frame in stream.events(comments=False)]

@@ -28,7 +28,7 @@ CHAT = b'{"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi
 class Gone:
     """The connection of a client that has left."""
 
-    is_lost, takes_more = True, False
+    is_lost, takes_more, is_read = True, False, False
 
     def __init__(self):
         self.loop = asyncio.get_running_loop()

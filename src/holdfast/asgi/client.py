@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from starlette.types import Receive, Scope, Send
 
 from ..access import ACCESS, Access
+from ..errors import KeyRevoked
 from ..events import StoppedBy
 
 Header = tuple[bytes, bytes]
@@ -29,6 +30,11 @@ class ClientConnection(Protocol):
     is_lost: bool
     takes_more: bool
     """Whether `go_on` and `end` may be called: `begin` has begun the response, and the client reads."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the client reads, so that `send` does not wait for it."""
+        ...
 
     def watch_loss(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when the connection is lost, until the returned function is called."""
@@ -101,6 +107,10 @@ class RequestClient:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._leave()
+
+    def end_error(self) -> KeyRevoked:
+        """Return the error for a client whose key was revoked."""
+        return KeyRevoked() if self._access is None else self._access.end_error()
 
     @property
     def left_by(self) -> StoppedBy:

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..errors import KeyRevoked
 from ..events import StoppedBy
 from .client import RequestClient, finish
 
@@ -24,7 +23,7 @@ class DelayedResponse(ABC):
                 if not stayed:
                     await finish(self.left(client.left_by))
             if client.is_revoked:
-                raise KeyRevoked
+                raise client.end_error()
             if stayed:
                 await (await self.response())(scope, receive, send)
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..concurrency.closing import Closing
-from ..errors import HoldfastError, KeyRevoked
+from ..errors import HoldfastError
 from ..events import ErrorInfo, StoppedBy
 from ..wires import sse
 from .client import CONNECTION, ClientConnection, Header, RequestClient, finish
@@ -105,7 +105,7 @@ class EventStream(Response):
                     is_done = True
                     await other(scope, receive, send)
                 elif client.is_revoked:
-                    raise KeyRevoked
+                    raise client.end_error()
                 elif not client.has_left:
                     is_done = await self._stream(scope, client, send)
             finally:
@@ -139,7 +139,7 @@ class EventStream(Response):
             if last is not None:
                 await self._end(send, last)
             elif client.is_revoked:
-                await self._report_revoked(send)
+                await self._report_revoked(client, send)
             return last is not None
         finally:
             unwatch()
@@ -209,11 +209,11 @@ class EventStream(Response):
         if client.is_revoked and self._sending_since is not None and self._connection is not None:
             self._connection.abort()
 
-    async def _report_revoked(self, send: Send) -> None:
-        """Send that the key was revoked, if the wire has a frame for it and the client reads; otherwise disconnect."""
+    async def _report_revoked(self, client: RequestClient, send: Send) -> None:
+        """Send how the key has ended, if the wire has a frame for it and the client reads; otherwise disconnect."""
         connection = self._connection
-        if self._broken is not None and (connection is None or connection.takes_more):
-            await self._end(send, self._broken(KeyRevoked().info()))
+        if self._broken is not None and (connection is None or connection.is_read):
+            await self._end(send, self._broken(client.end_error().info()))
         elif connection is not None:
             await _cut_off(connection)
 

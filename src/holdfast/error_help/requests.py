@@ -46,7 +46,7 @@ REQUEST_ERRORS = (
     ErrorHelp(
         "unauthorized",
         "401",
-        "the request has no key or an unknown key, or its key was revoked during the request",
+        "the request has no key or an unknown key, or its key was revoked, was changed or expired during the request",
         "The server requires a key or a sign-in. A copied key often lacks its last character.",
         "Send `Authorization: Bearer KEY` or `x-api-key: KEY`. `holdfast key ls` lists the keys, "
         "`holdfast key new NAME` creates one.",

@@ -9,12 +9,13 @@ from typing import Any
 import click
 from msgspec.structs import asdict, replace
 
-from ...access import Budget
+from ...access import NO_BUDGET, Budget
 from ...server.features.accounts.people.accounts import Account
 from ...server.features.accounts.people.people import People
+from ...server.features.audit.audit import AuditNote
 from ...store import KeyRecord
 from ..commands import one_line_errors
-from .beside import KeysBeside, beside, person
+from .beside import KeysBeside, audited, beside, person
 from .folder import folder_options, settings_of
 
 _OPTIONS = {
@@ -30,6 +31,7 @@ _OPTIONS = {
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a budget to a command."""
+    command = click.option("--none", is_flag=True, help="Remove the budget.")(command)
     for name, (kind, text) in reversed(_OPTIONS.items()):
         bound = click.IntRange(0) if kind is int else click.FloatRange(0)
         command = click.option(f"--{name.replace('_', '-')}", name, type=bound, help=text)(command)
@@ -42,17 +44,22 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @folder_options
 @one_line_errors
 def user_budget(name: str, **options: Any) -> None:
-    """Set the budget of a person, which replaces the earlier one. Without options, the person has no own budget."""
+    """Set the budget of a person, which replaces the earlier one. Without options, print it."""
     budget, where = _parted(options)
 
-    async def changed(account: Account) -> Account:
-        return replace(account, budget=budget)
+    async def present(store: KeysBeside) -> Budget:
+        return (await person(store, name)).body.budget
 
-    async def work(store: KeysBeside) -> None:
-        await People(store).change((await person(store, name)).id, changed)
+    async def work(store: KeysBeside, note: AuditNote) -> Budget:
+        async def changed(account: Account) -> Account:
+            return replace(account, budget=budget)
 
-    beside(settings_of(**where), work)
-    click.echo(f"{name}: {_described(budget)}")
+        note.target, note.details = (await person(store, name)).id, {"changed": "budget"}
+        return (await People(store).change(note.target, changed)).body.budget
+
+    settings = settings_of(**where)
+    now = beside(settings, present) if budget is None else audited(settings, "person.change", work)
+    click.echo(f"{name}: {_described(now)}")
 
 
 @click.command("budget")
@@ -61,15 +68,21 @@ def user_budget(name: str, **options: Any) -> None:
 @folder_options
 @one_line_errors
 def key_budget(name: str, **options: Any) -> None:
-    """Set the budget of a key, by its name or id. Its open requests end; the next one has the new budget."""
+    """Set the budget of a key, by its name or id, for what starts from then on. Without options, print it."""
     budget, where = _parted(options)
 
-    async def work(store: KeysBeside) -> None:
-        key = _named(await store.list_keys(), name)
-        await store.change_key(key.id, replace(key.details, budget=budget))
+    async def present(store: KeysBeside) -> Budget:
+        return _named(await store.list_keys(), name).details.budget
 
-    beside(settings_of(**where), work)
-    click.echo(f"{name}: {_described(budget)}")
+    async def work(store: KeysBeside, note: AuditNote) -> Budget:
+        key = _named(await store.list_keys(), name)
+        note.target, note.details = key.id, {"changed": "budget"}
+        await store.change_key(key.id, replace(key.details, budget=budget))
+        return budget or NO_BUDGET
+
+    settings = settings_of(**where)
+    now = beside(settings, present) if budget is None else audited(settings, "key.change", work)
+    click.echo(f"{name}: {_described(now)}")
 
 
 def _named(keys: Any, name: str) -> KeyRecord:
@@ -83,12 +96,14 @@ def _named(keys: Any, name: str) -> KeyRecord:
     return found[0]
 
 
-def _parted(options: dict[str, Any]) -> tuple[Budget, dict[str, Any]]:
-    """Return the budget of the options, and the other options."""
-    budget = Budget(**{name: options[name] for name in _OPTIONS})
-    return budget, {name: value for name, value in options.items() if name not in _OPTIONS}
+def _parted(options: dict[str, Any]) -> tuple[Budget | None, dict[str, Any]]:
+    """Return the budget of the options, None if they have none, and the other options."""
+    budget, removes = Budget(**{name: options.pop(name) for name in _OPTIONS}), options.pop("none")
+    if removes and budget != NO_BUDGET:
+        raise click.UsageError("--none removes the budget: leave out the other limits.")
+    return budget if removes or budget != NO_BUDGET else None, options
 
 
 def _described(budget: Budget) -> str:
     limits = {name: value for name, value in asdict(budget).items() if value is not None}
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in limits.items()) or "no budget"
+    return ", ".join(f"{name.replace('_', ' ')} {value:.15g}" for name, value in limits.items()) or "no budget"

@@ -32,9 +32,13 @@ async def _in_force(store: KeysBeside) -> list[KeyRecord]:
 
 @key.command("new")
 @click.argument("name")
-@click.option("--admin", is_flag=True, help="Allow the key to change the settings.")
+@click.option("--admin", is_flag=True, help="Add the scope admin: it may change settings.")
 @click.option(
-    "--scope", "scopes", multiple=True, type=click.Choice(sorted(KEY_SCOPES)), help="What it is for. Default: all."
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(sorted(KEY_SCOPES)),
+    help="What it is for. Default: all but admin.",
 )
 @click.option("--model", "models", multiple=True, help="A model that it may use, or a pattern such as openai/*.")
 @click.option("--agent", "agents", multiple=True, help="An agent that it may use, or a pattern.")

@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from ...access import ACCESS
+from ...access import ACCESS, Access
 from ...asgi.client import CONNECTION, ClientConnection
-from ...errors import BadRequest, KeyRevoked
+from ...errors import BadRequest
 from ...store import Idempotency
 from ..config.current import CurrentSettings
 from .caller import owner_of
@@ -103,8 +103,9 @@ async def _received(request: Request, limit: int) -> bytes:
         body = await _received_in_parts(request, limit)
     elif len(body) > limit:
         raise BodyTooLarge(limit)
-    if request.scope[ACCESS].is_revoked:  # a slow sender must not begin anything later than that
-        raise KeyRevoked
+    access: Access = request.scope[ACCESS]
+    if access.is_revoked:  # a slow sender must not begin anything later than that
+        raise access.end_error()
     return body
 
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
-from ....access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, is_of_settings, settings_owner
-from ....errors import HoldfastError
+from ....access import KEY_SCOPES, LOCAL, MEMBER_SCOPES, Access, Allowed, KeyScope, is_of_settings, settings_owner
+from ....errors import HoldfastError, KeyEnd
 from ....store import KeyRecord, Store
 from ...config.settings import Settings, SettingsError
 from .made_keys import NAME_RULE, digest, is_name
@@ -148,8 +148,8 @@ class Keys:
             self.need()
         for hashed, access in before.items():
             if fixed.get(hashed) is not access:
-                ended = access.revoke()
-                logger.warning("key of %s removed or changed; ended %d open responses", access.name, ended)
+                how: KeyEnd = "changed" if hashed in fixed else "revoked"
+                logger.warning("key of %s: %s; ended %d open responses", access.name, how, access.revoke(how))
 
     # the keys of the store
 
@@ -214,25 +214,42 @@ class Keys:
     def _take(self, records: Iterable[KeyRecord], misplaced: Container[str]) -> None:
         """Apply keys that were added, changed or revoked. A key with other rights gets a new access.
 
+        Another budget and another end are no other rights: the access stays, and with it what it has opened.
+
         A key whose owner is somebody else opens nothing: no command makes one, so the store was changed otherwise.
         """
         for record in records:
-            is_gone = self._end(record.id)
+            access = access_of_key(record)
+            is_allowed = record.revoked_at is None and record.id not in misplaced and not is_of_settings(record.owner)
+            if is_allowed and self._limit(access):
+                continue
+            is_gone = self._end(record.id, "changed" if is_allowed else "revoked")
             if record.revoked_at is not None:
                 self._ended[record.sha256] = "revoked_key", record.id
                 self._gone |= {record.id} if is_gone else set()
-            elif record.id in misplaced or is_of_settings(record.owner):
+            elif not is_allowed:
                 logger.error("refused the key %s: its owner %r belongs to another", record.id, record.owner)
                 self.need()
             else:
-                access = self._made[record.sha256] = access_of_key(record)
+                self._made[record.sha256] = access
                 self._digests[record.id] = record.sha256
                 self._of_owner.setdefault(access.owner, {})[record.id] = access
                 if access.expires_at is not None:
                     self._expiring[record.id] = access
                 self.need()
 
-    def _end(self, id: str) -> bool:
+    def _limit(self, new: Access) -> bool:
+        """Give the active access of a key another budget and end. False if there is none, or if its rights differ."""
+        known = self._of_owner.get(new.owner, {}).get(new.credential)
+        if known is None or _rights(known) != _rights(new):
+            return False
+        known.limit(new.allowed.budget, new.expires_at)
+        self._expiring.pop(new.credential, None)
+        if new.expires_at is not None:
+            self._expiring[new.credential] = known
+        return True
+
+    def _end(self, id: str, how: KeyEnd) -> bool:
         """End the access of a key; False if it was not active."""
         self._expiring.pop(id, None)
         hashed = self._digests.pop(id, None)
@@ -242,7 +259,7 @@ class Keys:
             del of_owner[id]
             if not of_owner:
                 del self._of_owner[access.owner]
-            logger.warning("key of %s revoked or changed; ended %d open responses", access.name, access.revoke())
+            logger.warning("key of %s: %s; ended %d open responses", access.name, how, access.revoke(how))
         return hashed is not None
 
     def _end_expired(self) -> None:
@@ -250,7 +267,7 @@ class Keys:
         for id, access in list(self._expiring.items()):
             if access.expires_at is not None and access.expires_at <= now:
                 self._ended[self._digests[id]] = "expired_key", id
-                self._end(id)
+                self._end(id, "expired")
                 self._gone.add(id)
 
     async def _note_used(self) -> None:
@@ -269,14 +286,11 @@ class Keys:
 def access_of_key(record: KeyRecord) -> Access:
     """Return the access of a key. A person's key has no rights until they are read."""
     details = record.details
-    scopes = KEY_SCOPES if record.admin else MEMBER_SCOPES
-    if details.scopes is not None:
-        scopes = frozenset(scope for scope in KEY_SCOPES if scope in details.scopes)
     return Access(
         record.owner,
         name=record.name,
         role=None if record.account else "admin" if record.admin else "member",
-        scopes=scopes,
+        scopes=scopes_of(record),
         account=record.account,
         credential=record.id,
         expires_at=details.expires_at,
@@ -284,8 +298,21 @@ def access_of_key(record: KeyRecord) -> Access:
     )
 
 
+def scopes_of(record: KeyRecord) -> frozenset[KeyScope]:
+    """Return the scopes of a key. Without a choice they are all but admin, which only an admin key has."""
+    if record.details.scopes is None:
+        return KEY_SCOPES if record.admin else MEMBER_SCOPES
+    return frozenset(scope for scope in KEY_SCOPES if scope in record.details.scopes)
+
+
 def _are_equal(one: Access, other: Access) -> bool:
     return (one.owner, one.role) == (other.owner, other.role)
+
+
+def _rights(access: Access) -> tuple[object, ...]:
+    """Return what a change of a key in the store must not change, if its access is to stay."""
+    role = None if access.account else access.role  # a person's role is that of the account
+    return access.account, role, access.scopes, access.allowed.models, access.allowed.agents
 
 
 def _fixed(settings: Settings, environ: Mapping[str, str]) -> dict[str, Access]:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from ....access import ADMIN, CHAT, PERSON_FRESH, Access
 from ....engine.core import Core
-from ....errors import BadRequest, KeyRevoked, NotFound
+from ....errors import BadRequest, NotFound
 from ....store import Store
 from ....store.documents import Stored
 from ...kit.caller import access_of, address_of
@@ -152,7 +152,7 @@ class AccountDataApi(Feature):
 async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncIterator[bytes]:
     async for piece in pieces:
         if access.is_revoked:
-            raise KeyRevoked
+            raise access.end_error()
         yield piece
 
 
@@ -174,5 +174,5 @@ async def _receive(request: Request, file: IO[bytes]) -> None:
             raise BodyTooLarge(LARGEST_ARCHIVE)
         file.write(message.get("body", b""))
         more = message.get("more_body", False)
-    if access_of(request).is_revoked:
-        raise KeyRevoked
+    if (access := access_of(request)).is_revoked:
+        raise access.end_error()

@@ -21,7 +21,7 @@ from ....asks import response_ask
 from ....concurrency.closing import Closing
 from ....concurrency.tasks import OwnedTasks
 from ....engine.core import Core
-from ....errors import BadRequest, HoldfastError, KeyRevoked
+from ....errors import BadRequest, HoldfastError
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
 from ....ids import new_id
@@ -191,8 +191,9 @@ class ResponsesSocket:
 
     async def _end(self, client: RequestClient) -> None:
         if client.is_revoked:
-            await self._refuse(KeyRevoked().info(), None)
-            self._socket.close(CloseCode.POLICY_VIOLATION, "The key was revoked.")
+            error = client.end_error().info()
+            await self._refuse(error, None)
+            self._socket.close(CloseCode.POLICY_VIOLATION, error.message)
         elif self._services.closing.has_begun:
             await self._tasks.wait()
             self._socket.close(CloseCode.GOING_AWAY, "The server ends.")

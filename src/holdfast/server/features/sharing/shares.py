@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from ....access import Access
-from ....errors import Conflict, HoldfastError, StaleDocument
+from ....errors import Conflict, HoldfastError, KeyRevoked, StaleDocument
 from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
 from ....watchers import Wake
 from ..accounts.people.changes import AccessChanges
@@ -136,6 +136,10 @@ class Loan(Access):
     @is_revoked.setter
     def is_revoked(self, value: bool) -> None:
         self._has_ended = value
+
+    def end_error(self) -> KeyRevoked:
+        """Return the error for a request that its end has ended."""
+        return super().end_error() if self._has_ended else self.lender.end_error()
 
     def watch(self, wake: Wake) -> Wake:
         """Call `wake` when it ends, until the returned function is called."""

@@ -360,6 +360,11 @@ class Protocol(HttpToolsProtocol):
 
     # Answering.
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the client reads, so that `send` does not wait for it."""
+        return not self.flow.write_paused
+
     def pause_writing(self) -> None:
         """The write buffer is full: the client reads too slowly."""
         super().pause_writing()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -22,7 +22,7 @@ from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent
 from ....kit.request import Bodies, check_name, decode
 from ...audit.audit import note_of
-from ..keys import Keys
+from ..keys import Keys, scopes_of
 from ..made_keys import NewKey, check_key_name, new_key
 from .sign_in import Short
 
@@ -180,9 +180,11 @@ class KeysApi(Feature):
         answers={200: "the key", **_BAD, **_THERE},
     )
     async def change_any_key(self, request: Request) -> ASGIApp:
-        """Change the budget of a key, or end it earlier. Its open streams end: the next request has the new limits."""
+        """Change the budget of a key, for what starts from then on, or end it earlier. What runs goes on until then."""
         given = decode(await self._bodies.read(request), KeyChange)
         key = _one_of(await self._in_force(), request)
+        changes = [name for name, value in asdict(given).items() if value is not UNSET]
+        note_of(request).details = {"changed": " ".join(changes)}
         changed = await self._store.change_key(key.id, _changed(key.details, given, self._engine.now()))
         await self._keys.refresh()
         return Json(shown_key(changed or key))
@@ -285,7 +287,7 @@ def shown_key(key: KeyRecord) -> dict[str, Any]:
         "account": key.account or None,
         "prefix": details.prefix,
         "admin": key.admin,
-        "scopes": details.scopes,
+        "scopes": sorted(scopes_of(key)) if details.scopes is None else details.scopes,
         "models": details.models,
         "agents": details.agents,
         "made_by": details.made_by,
