@@ -676,7 +676,7 @@ REQUIREMENTS: dict[str, str] = {
     "safe.redos": "The think splitter and the parsers take linear time.",
     "safe.settings-file": (
         "A settings file counts only if it was named or nobody else can write it; one in the current folder for "
-        "`serve` alone, which names it first."
+        "`serve`, which names it first, and for `config check` and `config show`."
     ),
     "safe.data-folder": (
         "No link in the data folder is followed. A folder that belongs to another user, or that others can write to, "
