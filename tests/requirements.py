@@ -160,7 +160,9 @@ REQUIREMENTS: dict[str, str] = {
         "real provider never to a demo one."
     ),
     "model.unknown": "A model that a provider's list lacks is 404 on every wire, and no upstream is asked for it.",
-    "model.demo-marked": "Demo models are marked in every list, and left out beside a real provider unless asked for.",
+    "model.demo-marked": (
+        "Demo models are marked in every list, and left out once a real provider lists a model, unless asked for."
+    ),
     "model.default-set": "A default model that is set may be an agent, and has to be there.",
     "model.found-default": (
         "A server found on this machine is never the default of a server that needs a key, and never takes over a "
@@ -674,7 +676,7 @@ REQUIREMENTS: dict[str, str] = {
     "safe.redos": "The think splitter and the parsers take linear time.",
     "safe.settings-file": (
         "A settings file counts only if it was named or nobody else can write it; one in the current folder for "
-        "`serve` alone, which names it first."
+        "`serve`, which names it first, and for `config check` and `config show`."
     ),
     "safe.data-folder": (
         "No link in the data folder is followed. A folder that belongs to another user, or that others can write to, "

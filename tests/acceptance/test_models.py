@@ -274,6 +274,27 @@ async def test_demo_models_are_left_out_beside_a_real_provider_unless_asked_for(
     assert (404, []) == (bare, up.requests), "a bare name is the real one's"
 
 
+@requirement("model.demo-marked")
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_provider_that_lists_no_model_does_not_hide_the_demo_models(tmp_path, up, is_there):
+    """An Ollama without a pulled model must not leave a newcomer without any model. None is chosen for them."""
+    up.listed = []
+    if not is_there:
+        up.refuse()
+    async with serving(tmp_path, UP.format(up.base_url), {"HOLDFAST_DISCOVER": "false"}) as api:
+        listed, chosen = await ids(api), await default(api)
+        openai = [model["id"] for model in (await api.get("/v1/models"))["data"]]
+        ollama = [model["name"] for model in (await api.get("/api/tags"))["models"]]
+        bare, body, _ = await asked(api, "chat", model="nosuch/echo")
+        status, _, text = await asked(api, "chat", model="scripted/echo")
+
+    assert listed == openai == ollama
+    assert {"local/smollm2", "scripted/echo"} <= set(listed)
+    assert chosen is None
+    assert (404, 200, QUESTION) == (bare, status, text)
+    assert "Did you mean scripted/echo" in body["error"]["message"]
+
+
 # Servers that are found.
 
 

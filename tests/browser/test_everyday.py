@@ -139,7 +139,7 @@ async def test_a_newcomer_is_told_of_the_demo_model_and_test_models_stand_last(n
     async with Server(tmp_path, [{"name": "scripted", "dialect": "scripted"}]) as server:
         tab = await new_tab("/", url=server.url)
         notice = tab.page.locator(".demo-notice")
-        await expect(notice).to_contain_text("demo model")
+        await expect(notice).to_contain_text("This is a test model: it writes fixed text.")
         await tab.page.locator(".model-button").click()
         await expect(tab.page.get_by_role("group", name="Test models").get_by_role("option").first).to_be_visible()
         await tab.page.keyboard.press("Escape")

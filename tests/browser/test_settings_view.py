@@ -6,7 +6,7 @@ from playwright.async_api import expect
 
 from tests.requirements import requirement
 from tests.support.server import Server, provider
-from tests.support.upstream import Status
+from tests.support.upstream import Status, Upstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -59,7 +59,7 @@ async def test_what_is_wrong_with_a_provider_is_told_where_it_is_looked_for(new_
     await tab.page.get_by_label("Name", exact=True).fill("beta")
     await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9/v1")
     await tab.press("Test connection")
-    await expect(dialog.get_by_role("alert")).to_contain_text("connection refused. Is it running")
+    await expect(dialog.get_by_role("alert")).to_contain_text("Nothing answers at http://127.0.0.1:9.")
     await tab.page.get_by_label("Base URL").fill(up.base_url)
     await tab.press("Test connection")
     await expect(dialog.get_by_role("alert")).to_have_text(refusal)
@@ -74,7 +74,51 @@ async def test_what_is_wrong_with_a_provider_is_told_where_it_is_looked_for(new_
     await tab.page.keyboard.press("Escape")
     await tab.press("Test connection to beta")
     await expect(tab.page.get_by_text("Connected: ")).to_be_visible()
-    await tab.press("Remove beta")
+    await removed(tab, "beta")
+
+
+async def removed(tab, name):
+    await tab.press(f"Remove {name}")
+    await tab.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await expect(tab.page.locator(f"[data-provider={name}]")).to_have_count(0)
+
+
+@requirement("ui.browser-settings")
+async def test_a_provider_is_removed_after_a_question(new_tab, up):
+    """Its key is gone with it, and perhaps written down nowhere else."""
+    tab = await new_tab("/settings")
+    await tab.press("Add a provider")
+    await tab.page.get_by_label("Name", exact=True).fill("gamma")
+    await tab.page.get_by_label("Base URL").fill(up.base_url)
+    await tab.page.get_by_label("API key", exact=True).fill(KEY)
+    await tab.press("Save")
+    card = tab.page.locator("[data-provider=gamma]")
+    await expect(card).to_contain_text("API key set")
+    await tab.press("Remove gamma")
+    await expect(tab.page.get_by_role("dialog", name="Remove gamma")).to_contain_text("API key is deleted")
+    await tab.press("Cancel")
+    await expect(tab.page.get_by_role("dialog")).to_have_count(0)
+    await tab.page.reload()
+    await expect(card).to_contain_text("API key set")
+
+    await removed(tab, "gamma")
+
+
+@requirement("ui.browser-settings")
+async def test_a_provider_without_models_is_marked_and_an_empty_picker_says_where_to_look(new_tab, tmp_path):
+    """It can be reached, so nothing else is wrong with it: an Ollama without a pulled model is such a one."""
+    async with Upstream() as empty:
+        empty.listed = []
+        of_it = [provider(empty.base_url, models=None)]
+        async with Server(tmp_path, of_it, config="default_providers = false") as server:
+            tab = await new_tab("/settings", url=server.url)
+            await expect(tab.page.locator("[data-provider=up] .badge.warning")).to_have_text("No models")
+            await tab.open("/")
+            await tab.page.locator(".model-button").click()
+            dialog = tab.page.get_by_role("dialog")
+            await expect(dialog).to_contain_text("No provider lists a model. Check Settings, Providers.")
+            await tab.page.get_by_role("combobox").fill("llama")
+            await expect(dialog).to_contain_text("No matching models")
 
 
 @requirement("ui.browser-settings", "set.change")

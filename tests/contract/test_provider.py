@@ -24,7 +24,7 @@ from holdfast.history import estimate_tokens
 from holdfast.http_client import connection as one_connection
 from holdfast.log.reasoning import AnswerSplitter
 from holdfast.upstreams import ChatRequest
-from holdfast.upstreams.http.upstream import LONGEST_RETRY_AFTER, retry_after
+from holdfast.upstreams.http.upstream import LONGEST_RETRY_AFTER, retry_after, where_nobody_is
 from holdfast.upstreams.openai.provider import OpenAICompatible
 from tests.requirements import requirement
 from tests.support import outlets
@@ -553,9 +553,22 @@ async def test_nobody_there_is_unreachable(up, provider):
 
     assert isinstance(heard.error, ProviderUnreachable)
     assert ("upstream_unreachable", 502) == (heard.error.code, heard.error.status)
-    assert "up could not be reached: connection refused. Is it running, and is the port in base_url right?" == str(
-        heard.error
-    )
+    there = f"http://127.0.0.1:{up.port}"
+    told = f"up could not be reached: connection refused. Nothing answers at {there}. Check the address and its port."
+    assert told == str(heard.error)
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"),
+    [
+        ("http://127.0.0.1:11434", " Nothing answers at http://127.0.0.1:11434. Is Ollama running?"),
+        ("http://[::1]:8000", " Nothing answers at http://[::1]:8000. Check the address and its port."),
+        ("http://llm.intern:8000", " Check the address and its port."),
+    ],
+)
+def test_who_is_not_there_is_asked_for_by_name(origin, told):
+    """Most often it is an Ollama that was not started. The name of a host inside a network is not everybody's."""
+    assert told == where_nobody_is(origin)
 
 
 async def test_a_name_that_does_not_resolve_is_unreachable():

@@ -867,6 +867,19 @@ async def test_doctor_finds_a_good_set_up_good(shell, server):
     assert ESCAPE not in shown.out
 
 
+async def test_doctor_finds_a_server_that_was_started_on_another_port(alone):
+    """`--port` is in no file: the server on the data folder is asked for its address."""
+    async with alone.start("serve", "--port", "0") as process:
+        assert process.stdout is not None
+        async with asyncio.timeout(LONG):
+            ready = (await process.stdout.readline()).decode()
+        shown = await alone("doctor")
+
+    url = ready.strip().removeprefix("Holdfast is ready on ")
+    assert f"ok    Holdfast is running on {url}\n" in shown.out
+    assert not re.search(r"port \d+ is free", shown.out)
+
+
 async def test_doctor_names_everything_that_is_in_the_way(alone, up):
     """One visit shows all of it: database, port, a missing key, a refused one, an upstream that is not there."""
     folder = alone.home / "data" / "holdfast"

@@ -111,14 +111,30 @@ async def test_a_file_in_the_current_folder_gives_no_command_an_order(shell, com
 
 
 @requirement("safe.settings-file")
-@pytest.mark.parametrize("command", [["doctor"], ["config", "show"], ["key", "ls"]])
+@pytest.mark.parametrize("command", [["doctor"], ["key", "ls"]])
 async def test_who_would_expect_the_file_of_the_folder_to_count_is_told_that_it_does_not(shell, command):
     """These commands are for looking after a server that was started here, perhaps with that file."""
     (shell.home / "holdfast.toml").write_text("port = 9\n")
     shown = await shell(*command)
 
-    told = f"{shell.home / 'holdfast.toml'} is not used: only `holdfast serve` reads it."
+    told = f"{shell.home / 'holdfast.toml'} is not used: only `holdfast serve` and `holdfast config` read it."
     assert told in shown.out + shown.err
+
+
+@requirement("safe.settings-file", "ops.config-show")
+async def test_config_checks_and_shows_the_file_that_serve_would_use_and_does_not_call_it_unused(shell):
+    """Two commands that read different files would contradict each other, and a note would contradict both."""
+    here = shell.home / "holdfast.toml"
+    here.write_text("grace = 11\n")
+    checked, shown = await shell("config", "check"), await shell("config", "show", "--sources")
+    own = shell.settings("grace = 12\n")
+    here.unlink()
+    at_home = [await shell(*command, folder=own.parent) for command in (["config", "check"], ["doctor"])]
+
+    assert (0, "", True) == (checked.code, checked.err, str(here) in checked.out.replace("\n", ""))
+    assert (0, "") == (shown.code, shown.err)
+    assert "grace = 11.0  # " in shown.out
+    assert not [each for each in at_home if "is not used" in each.out + each.err]
 
 
 @requirement("safe.settings-file")

@@ -233,10 +233,17 @@ async def _in_folder(stack: AsyncExitStack, folder: pathlib.Path, headers: Mappi
     return Api(http, f"the server on {folder}") if await is_there(http) else None
 
 
-async def runs_on(folder: pathlib.Path) -> bool:
-    """True if a server of this user runs on the data folder."""
+class Alive(msgspec.Struct):
+    """The response of `/health`."""
+
+    url: str = ""
+
+
+async def url_on(folder: pathlib.Path) -> str | None:
+    """Return the URL of this user's server on the data folder, empty if it does not know it; None without a server."""
     async with AsyncExitStack() as stack:
-        return await _in_folder(stack, folder, {}) is not None
+        server = await _in_folder(stack, folder, {})
+        return msgspec.convert(await server.call("GET", "/health"), Alive).url if server else None
 
 
 async def _note_server_on_port(settings: Settings) -> None:

@@ -91,7 +91,7 @@ class HoldfastServer:
         current, environ, configured, keys, people, sealer, observers, running = base
         settings, tasks, store = current.now, self.tasks, running.store
         http = http_of(current, self.engine.streams)
-        self.observe = ObserveFeature(running, keys, observers)
+        self.observe = ObserveFeature(running, keys, observers, current)
         self.auditing = AuditFeature(store, people, self.engine, settings.audit_days)
         self.compare, self.evals = CompareFeature(http, running, observers), EvalsFeature(http, running)
         audit, rounds, batches = self.auditing.audit, self.compare.rounds, self.evals.batches

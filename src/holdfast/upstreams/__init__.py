@@ -65,7 +65,7 @@ class Provider(Protocol):
     think: bool
     """True if a leading `<think>…</think>` of an answer is reasoning. The reader of the answer splits it."""
     demo: bool
-    """True for a demo. If there is a real provider, bare names and lists leave demos out."""
+    """True for a demo. Bare names leave demos out beside a real provider, and lists once one of these lists a model."""
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Emit the answer's events, with a `Finish` at the end. Raise a `ProviderError` if the answer is incomplete."""
@@ -339,7 +339,7 @@ class Providers:
         return _found(provider, model)
 
     async def _unknown(self, model: str) -> str:
-        known = await self.names(demo=not self.real)
+        known = await self.names(is_all=False)
         if near := _near(model, known):
             return f"Unknown model {model!r}. Did you mean {', '.join(near)}?"
         return f"Unknown model {model!r}. {self._missing(model)}{MODELS_HINT}"
@@ -353,11 +353,18 @@ class Providers:
             return "This server has no agents. After adding one to the settings file, restart the server. "
         return f"No provider {prefix!r} is set up. "
 
-    async def names(self, *, demo: bool = True) -> list[str]:
-        """Return every model as `provider/model`; without those of demo providers if `demo` is False."""
-        listed = [provider for provider in self.all if demo or not provider.demo]
-        lists = await asyncio.gather(*(provider.list_models() for provider in listed))
-        return [f"{provider.name}/{model}" for provider, models in zip(listed, lists, strict=True) for model in models]
+    async def names(self, *, is_all: bool = True) -> list[str]:
+        """Return every model as `provider/model`; without those that lists leave out if `is_all` is False."""
+        providers = self.all  # they may be replaced meanwhile
+        lists = await asyncio.gather(*(provider.list_models() for provider in providers))
+        models = {provider.name: listed for provider, listed in zip(providers, lists, strict=True)}
+        hides = not is_all and self.hides_demo(models)
+        shown = [provider.name for provider in providers if not (hides and provider.demo)]
+        return [f"{name}/{model}" for name in shown for model in models[name]]
+
+    def hides_demo(self, models: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether lists leave out demo models: a real provider lists a model. `models` are by provider."""
+        return any(models.get(provider.name) for provider in self.real)
 
     async def states(self) -> list[ProviderState]:
         """Return the state of each provider. They are asked concurrently."""

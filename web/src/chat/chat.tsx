@@ -3,7 +3,7 @@ import { place, TEMPORARY } from "../router";
 import { isGuest } from "../state/caller";
 import type { Conversation } from "../state/conversation";
 import { current, setupForNew } from "../state/current";
-import { isDemo, modelForNew } from "../state/models";
+import { isDemo, isTest, modelForNew } from "../state/models";
 import { titles } from "../state/sessions";
 import { Empty } from "../ui/empty";
 import { usePageTitle } from "../ui/page-title";
@@ -82,10 +82,11 @@ function Body({ transcript }: { transcript: Conversation }) {
 
 /** A newcomer's first answer comes from a demo model: what it is, and what to do about it. */
 function DemoNotice() {
-  if (!isDemo(setupForNew.value.model ?? modelForNew.value)) return null;
+  const model = setupForNew.value.model ?? modelForNew.value;
+  if (!model || !isDemo(model)) return null;
   return (
     <div class="demo-notice" role="note">
-      <span>{t().demoNotice}</span>
+      <span>{isTest(model) ? t().testNotice : t().demoNotice}</span>
       <a class="button small" href="/settings#add-provider">
         {t().addProvider}
       </a>

@@ -3,7 +3,7 @@
 import { Check, ChevronDown, Search } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { chooseModel, current, setupForNew } from "../state/current";
-import { isDemo, loadModels, modelForNew, models, modelsState } from "../state/models";
+import { isDemo, isTest, loadModels, modelForNew, models, modelsState } from "../state/models";
 import { Dialog } from "../ui/dialog";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -166,7 +166,7 @@ const GROUPS: Record<Group, () => string> = {
 /** Models to work with come first, then demo models, and those that only test a client last. */
 function groupOf(id: string): Group {
   if (!isDemo(id)) return "models";
-  return id.startsWith("scripted/") ? "test" : "demo";
+  return isTest(id) ? "test" : "demo";
 }
 
 function groupsOf(ids: string[]): [Group, string[]][] {
@@ -197,6 +197,7 @@ function ProviderProblems() {
 function nothing(text: string): string {
   if (modelsState.value === "loading") return t().loadingModels;
   if (modelsState.value === "failed") return t().modelsFailed;
+  if (!text.trim()) return t().noneListed;
   return text.includes("/") ? t().useAnyway(text.trim()) : t().noSuchModel;
 }
 

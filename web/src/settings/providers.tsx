@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { loadModels, models } from "../state/models";
 import { complain, toast } from "../state/toasts";
 import type { ProviderState } from "../types";
+import { Confirm } from "../ui/confirm";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { objectFrom, objectText } from "../ui/json";
@@ -20,6 +21,7 @@ import {
 
 export function Providers({ settings, isAdding }: { settings: ServerSettings; isAdding: boolean }) {
   const [edited, setEdited] = useState<Provider | "new" | null>(isAdding && settings.editable ? "new" : null);
+  const [removed, setRemoved] = useState<Provider | null>(null);
   const [tested, setTested] = useState("");
   const test = async (provider: Provider) => {
     setTested(provider.name);
@@ -28,12 +30,8 @@ export function Providers({ settings, isAdding }: { settings: ServerSettings; is
     await loadModels();
   };
   const remove = async ({ name }: Provider) => {
-    try {
-      await replaceProvider(name, null);
-      toast(t().providerRemoved(name));
-    } catch (error) {
-      complain(error);
-    }
+    await replaceProvider(name, null);
+    toast(t().providerRemoved(name));
   };
   return (
     <section aria-labelledby="providers">
@@ -80,7 +78,7 @@ export function Providers({ settings, isAdding }: { settings: ServerSettings; is
                     class="quiet icon-button"
                     aria-label={t().removeProvider(provider.name)}
                     title={t().remove}
-                    onClick={() => remove(provider)}
+                    onClick={() => setRemoved(provider)}
                   >
                     <Icon node={Trash2} size={16} />
                   </button>
@@ -96,6 +94,16 @@ export function Providers({ settings, isAdding }: { settings: ServerSettings; is
         </button>
       )}
       {edited && <ProviderDialog provider={edited === "new" ? null : edited} onClose={() => setEdited(null)} />}
+      {removed && (
+        <Confirm
+          title={t().removeProvider(removed.name)}
+          action={t().remove}
+          onConfirm={() => remove(removed)}
+          onClose={() => setRemoved(null)}
+        >
+          <p>{t().removeProviderWhy}</p>
+        </Confirm>
+      )}
     </section>
   );
 }
@@ -105,10 +113,11 @@ const KEYED = new Set(["openai", "anthropic"]);
 
 const stateOf = (name: string) => models.value.providers.find((each) => each.name === name);
 
-/** Whether its upstream could be used when it was last asked. */
+/** Whether its upstream could be used when it was last asked, and lists a model. */
 function Standing({ name }: { name: string }) {
   const known = stateOf(name);
-  if (!known || known.ok) return null;
+  if (!known) return null;
+  if (known.ok) return known.models.length ? null : <span class="badge warning">{t().noModels}</span>;
   return <span class="badge warning">{known.pending ? t().providerPending : t().providerFails}</span>;
 }
 

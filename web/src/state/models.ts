@@ -20,6 +20,9 @@ export const modelForNew = computed(() => {
 export const isDemo = (id: string | null): boolean =>
   models.value.providers.some(({ name, demo }) => demo && id?.startsWith(`${name}/`));
 
+/** Whether a model writes fixed text, to test a client. */
+export const isTest = (id: string): boolean => id.startsWith("scripted/");
+
 export function rememberModel(id: string): void {
   lastChosen.value = id;
   localStorage.setItem(LAST, id);

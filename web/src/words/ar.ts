@@ -275,6 +275,7 @@ export const ar: Words = {
   demo: "تجريبي",
   demoModel: "نموذج تجريبي صغير. أضف مزوّدًا في الإعدادات لاستخدام نموذج كامل.",
   demoNotice: "تتحدث مع نموذج تجريبي صغير. ردوده خاطئة غالبًا.",
+  testNotice: "هذا نموذج اختبار: يكتب نصًا ثابتًا.",
   demoModels: "نماذج تجريبية",
   testModels: "نماذج الاختبار",
   noModel: "اختر نموذجًا",
@@ -283,6 +284,7 @@ export const ar: Words = {
   modelsFailed: "تعذّر تحميل النماذج.",
   useAnyway: (name) => `اضغط Enter لاستخدام «${name}» على أي حال`,
   noSuchModel: "لا نماذج مطابقة",
+  noneListed: "لا يعرض أي مزوّد نموذجًا. راجع الإعدادات، المزوّدون.",
 
   // compare
   compare: "مقارنة",
@@ -556,9 +558,11 @@ export const ar: Words = {
   noKey: "بلا مفتاح API",
   editProvider: (name) => `تعديل ${name}`,
   removeProvider: (name) => `أزل ${name}`,
+  removeProviderWhy: "يُحذف مفتاح API الخاص به أيضًا. تبقى المحادثات، لكنها لا تستطيع استخدام نماذجه.",
   revokeTool: (tool) => `إلغاء ${tool}`,
   addProvider: "إضافة مزوّد",
   providerFails: "لا يعمل",
+  noModels: "لا نماذج",
   providerPending: "جارٍ التحقق…",
   modelsListed: (n) =>
     count(n, {

@@ -270,6 +270,7 @@ export const de: Words = {
   demoModel:
     "Ein kleines Demo-Modell. Fügen Sie in den Einstellungen einen Anbieter hinzu, um ein vollwertiges Modell zu nutzen.",
   demoNotice: "Sie chatten mit einem kleinen Demo-Modell. Seine Antworten sind oft falsch.",
+  testNotice: "Dies ist ein Testmodell: Es schreibt festen Text.",
   demoModels: "Demo-Modelle",
   testModels: "Testmodelle",
   noModel: "Modell wählen",
@@ -278,6 +279,7 @@ export const de: Words = {
   modelsFailed: "Die Modelle konnten nicht geladen werden.",
   useAnyway: (name) => `Enter drücken, um „${name}“ trotzdem zu verwenden`,
   noSuchModel: "Keine passenden Modelle",
+  noneListed: "Kein Anbieter listet ein Modell. Prüfen Sie Einstellungen, Anbieter.",
 
   // compare
   compare: "Vergleichen",
@@ -520,9 +522,12 @@ export const de: Words = {
   noKey: "Kein API-Schlüssel",
   editProvider: (name) => `${name} bearbeiten`,
   removeProvider: (name) => `${name} entfernen`,
+  removeProviderWhy:
+    "Auch der API-Schlüssel wird gelöscht. Chats bleiben erhalten, können die Modelle aber nicht mehr nutzen.",
   revokeTool: (tool) => `${tool} widerrufen`,
   addProvider: "Anbieter hinzufügen",
   providerFails: "Funktioniert nicht",
+  noModels: "Keine Modelle",
   providerPending: "Wird geprüft…",
   modelsListed: (n) => count(n, { one: "# Modell", other: "# Modelle" }),
   maxConcurrent: (n) => `max. ${number(n)} gleichzeitige Anfragen`,

@@ -266,6 +266,7 @@ export const en = {
   demo: "demo",
   demoModel: "A small demo model. Add a provider in Settings to chat with a full-size model.",
   demoNotice: "You are chatting with a small demo model. Its responses are often wrong.",
+  testNotice: "This is a test model: it writes fixed text.",
   demoModels: "Demo models",
   testModels: "Test models",
   noModel: "Select a model",
@@ -274,6 +275,7 @@ export const en = {
   modelsFailed: "Models could not be loaded.",
   useAnyway: (name: string) => `Press Enter to use “${name}” anyway`,
   noSuchModel: "No matching models",
+  noneListed: "No provider lists a model. Check Settings, Providers.",
 
   // compare
   compare: "Compare",
@@ -513,9 +515,11 @@ export const en = {
   noKey: "No API key",
   editProvider: (name: string) => `Edit ${name}`,
   removeProvider: (name: string) => `Remove ${name}`,
+  removeProviderWhy: "Its API key is deleted too. Chats are kept, but can no longer use its models.",
   revokeTool: (tool: string) => `Revoke ${tool}`,
   addProvider: "Add a provider",
   providerFails: "Not working",
+  noModels: "No models",
   providerPending: "Checking…",
   modelsListed: (n: number) => count(n, { one: "# model", other: "# models" }),
   maxConcurrent: (n: number) => `max ${number(n)} concurrent requests`,

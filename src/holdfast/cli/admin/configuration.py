@@ -100,12 +100,12 @@ def config_check(file: str | None, agents: tuple[str, ...], **flags: Any) -> Non
 @json_option
 @one_line_errors
 def config_show(sources: bool, file: str | None, as_json: bool, **flags: Any) -> None:
-    """Print every setting as TOML, as in a settings file.
+    """Print every setting that `serve` would use as TOML, as in a settings file.
 
     Order of precedence: flag, environment, settings file, browser, default. A secret is a comment in its place.
     """
-    settings_file_in_use(file)
-    loaded, given = load_with_sources(flags, os.environ, file)
+    settings_file_in_use(file, here=True)
+    loaded, given = load_with_sources(flags, os.environ, file, here=True)
     of_file = {each.name: given["providers"] for each in loaded.providers if source_name(each) not in given}
     settings, given = with_saved(loaded, given)
     given |= {source_name(each): of_file.get(each.name, "ui") for each in settings.providers} | given

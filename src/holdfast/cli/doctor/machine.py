@@ -17,7 +17,7 @@ from ...server.live.saved_settings import Saved, SavedFile
 from ...server.secrets.key_sources import SecretKeyFile
 from ...store.folder import check_file, check_folder, user_name
 from ...store.sqlite.beside import SqliteBeside
-from ..client import answers_at, local_url, runs_on
+from ..client import answers_at, local_url, url_on
 from ..show import plural
 from .check import Check
 
@@ -140,11 +140,11 @@ def check_proxy(settings: Settings) -> Iterator[Check]:
 
 
 async def check_port(settings: Settings) -> Check:
-    """Check that the port is free, or used by our own server."""
+    """Check that the port is free, or that our own server runs, perhaps on the port of a flag."""
     url = local_url(settings)
+    if (own := await url_on(data_folder(settings))) is not None:
+        return Check("ok", f"Holdfast is running on {own or url}")
     if await answers_at(url):
-        if await runs_on(data_folder(settings)):
-            return Check("ok", f"Holdfast is running on {url}")
         return Check("note", f"the server on {url} uses another data folder", f"Use it with --url {url}.")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -152,8 +152,6 @@ async def check_port(settings: Settings) -> Check:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            if settings.tls_cert and await runs_on(data_folder(settings)):  # its certificate is for another name
-                return Check("ok", f"Holdfast is running on {url}")
             what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
             return Check("bad", what, "Choose another port with --port or HOLDFAST_PORT.")
     return Check("ok", f"port {settings.port} is free")

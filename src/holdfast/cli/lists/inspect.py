@@ -29,7 +29,7 @@ LEFT = 130
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="Include the demo models if a provider is set up.")
+@click.option("--all", "is_all", is_flag=True, help="Include the demo models if a real provider lists a model.")
 @json_option
 @settings_options
 @one_line_errors

@@ -10,3 +10,5 @@ class CurrentSettings:
 
     def __init__(self, now: Settings) -> None:
         self.now = now
+        self.url = ""
+        """The URL of the port that is listened on; empty if another program does that."""

@@ -42,10 +42,11 @@ def choose(environ: Mapping[str, str], named: str | os.PathLike[str] | None = No
         return Choice(path, f"Warning: {trouble}; its settings can run commands as you." if trouble else "")
     own = config_folder(environ) / NAME
     if _exists(own):
-        return Choice(_trusted(own), unused=_unused(f"{own} is the settings file"))
+        is_here = own.parent.resolve() == pathlib.Path.cwd()
+        return Choice(_trusted(own), unused="" if is_here else _unused(f"{own} is the settings file"))
     if here and _exists(pathlib.Path(NAME)):
         return Choice(_trusted(pathlib.Path.cwd() / NAME))
-    return Choice(None, unused=_unused("only `holdfast serve` reads it"))
+    return Choice(None, unused=_unused("only `holdfast serve` and `holdfast config` read it"))
 
 
 def config_folder(environ: Mapping[str, str]) -> pathlib.Path:

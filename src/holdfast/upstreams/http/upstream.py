@@ -23,6 +23,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -66,6 +67,8 @@ _LONGEST_PAUSE = 8.0
 _ERROR_BODY = 64 * 1024
 _END_OF_BODY_SECONDS = 0.05  # for the end of the framing after the last event: later, the connection is not reused
 _MAX_REDIRECTS = 4
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+_OLLAMA_PORT = 11434
 _CANCEL_TIMEOUT = 1.0  # timeout of a request that cancels an answer, in seconds
 
 _NOT_RETRIED = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
@@ -205,7 +208,8 @@ class HTTPUpstream:
         if isinstance(error, Broken):
             advice = "" if is_repeatable else _NOT_RETRIED
             return ProviderBroke(f"{self.name} {_why_broken(error)} before it answered.{advice}")
-        message = f"{self.name} could not be reached: {error}.{_advice(error)}"
+        advice = _advice(error, origin_of(self._url.of("")))
+        message = f"{self.name} could not be reached: {error}.{advice}"
         if isinstance(error, ProxyFailed) and error.is_final:
             return ProviderRefused(message, code="proxy_refused", status=HTTPStatus.BAD_GATEWAY)
         return ProviderUnreachable(message)
@@ -483,8 +487,8 @@ async def _read_to_end(response: Reply) -> None:
         pass  # the answer is complete anyway
 
 
-def _advice(error: NotThere) -> str:
-    """Return which setting to check. TLS errors name theirs themselves."""
+def _advice(error: NotThere, origin: str) -> str:
+    """Return what to check of an upstream at `origin`. TLS errors name their setting themselves."""
     if isinstance(error, ProxyFailed):
         return "" if error.status else " Check proxy, HTTPS_PROXY and NO_PROXY."
     match error.__cause__:
@@ -493,9 +497,18 @@ def _advice(error: NotThere) -> str:
         case ssl.SSLError():
             return ""
         case ConnectionRefusedError():
-            return " Is it running, and is the port in base_url right?"
+            return where_nobody_is(origin)
         case _:
             return " Check base_url, and proxy if a proxy leads there."
+
+
+def where_nobody_is(origin: str) -> str:
+    """Return what to check if a connection was refused. Only an address of this machine is named: others read it."""
+    address = urlsplit(origin)
+    if address.hostname not in _THIS_MACHINE:
+        return " Check the address and its port."
+    question = "Is Ollama running?" if address.port == _OLLAMA_PORT else "Check the address and its port."
+    return f" Nothing answers at {origin}. {question}"
 
 
 def _why_broken(error: Broken) -> str:

@@ -193,7 +193,7 @@ class OllamaApi(Feature):
     async def list_tags(self, request: Request) -> ASGIApp:
         """List the models in Ollama's shape."""
         providers = self._models.providers(access_of(request))
-        names = [*await providers.names(demo=not providers.real), *providers.aliases]
+        names = [*await providers.names(is_all=False), *providers.aliases]
         return Json({"models": [_listed(name) for name in names]})
 
     @Endpoint(

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from ....access import ANYONE
 from ....upstreams import Providers
+from ...config.current import CurrentSettings
 from ...config.settings import Settings
 from ...kit.chores import Chores
 from ...kit.feature import Endpoint, Feature
@@ -34,13 +35,13 @@ OLD_REQUEST = 60.0
 class ObserveFeature(Feature):
     """Health, nodes and metrics."""
 
-    def __init__(self, running: Running, keys: Keys, observers: Observers) -> None:
+    def __init__(self, running: Running, keys: Keys, observers: Observers, current: CurrentSettings) -> None:
         engine, self._store = running.engine, running.store
         self._chores, self._engine = running.chores, engine
         self._metrics, self._traces = observers.metrics, observers.traces
         self.inner = (
             NodesApi(observers.activity, engine, self._store),
-            HealthApi(keys, running.chores, engine, self._store, StoreCheck(engine)),
+            HealthApi(current, keys, running.chores, engine, self._store, StoreCheck(engine)),
             MetricsApi(observers.metrics),
         )
 

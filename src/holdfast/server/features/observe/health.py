@@ -11,6 +11,7 @@ from ....access import ANYONE
 from ....engine.core import Core
 from ....errors import HoldfastError, ShuttingDown, StoreUnavailable
 from ....store import Store
+from ...config.current import CurrentSettings
 from ...kit.chores import Chores
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
@@ -32,14 +33,24 @@ class TaskFailing(HoldfastError):
 class HealthApi(Feature):
     """Tells whether the server works."""
 
-    def __init__(self, keys: Keys, chores: Chores, engine: Core, store: Store, store_check: StoreCheck) -> None:
+    def __init__(
+        self,
+        current: CurrentSettings,
+        keys: Keys,
+        chores: Chores,
+        engine: Core,
+        store: Store,
+        store_check: StoreCheck,
+    ) -> None:
+        self._current = current
         self._keys, self._chores, self._engine, self._store = keys, chores, engine, store
         self._store_check = store_check
 
     @Endpoint("GET", "/health", who=ANYONE, answers={200: "alive"})
     async def health(self, request: Request) -> ASGIApp:
-        """Return 200: the process is alive."""
-        return Json({"status": "ok"})
+        """Return 200: the process is alive. Through the socket in the data folder, with the URL of its port."""
+        is_by_socket = request.client is None
+        return Json({"status": "ok", **({"url": self._current.url} if is_by_socket and self._current.url else {})})
 
     @Endpoint("GET", "/ready", who=ANYONE, answers={200: "ready", 503: "not ready"})
     async def ready(self, request: Request) -> ASGIApp:

@@ -10,8 +10,7 @@ from starlette.types import ASGIApp
 
 from ....access import LOCAL, ME, READ
 from ....ids import new_id
-from ....upstreams import ProviderState
-from ...config.settings import AGENT
+from ....upstreams import Providers, ProviderState
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
@@ -27,7 +26,7 @@ class Listed(msgspec.Struct, frozen=True):
     demo: bool
 
 
-ALL = {"all": "true for the demo models too, if a real provider is set up"}
+ALL = {"all": "true for the demo models too, if a real provider lists a model"}
 
 
 class ModelsApi(Feature):
@@ -39,15 +38,13 @@ class ModelsApi(Feature):
     @Endpoint("GET", "/v1/models", who=READ, query=ALL, answers={200: "the models"})
     async def openai_models(self, request: Request) -> ASGIApp:
         """List the models in OpenAI's shape, or in Anthropic's for its clients."""
+        providers = self._models.providers(access_of(request))
         default = await self._models.default(access_of(request))
-        listed = _listed(await self._models.providers(access_of(request)).states(), default, _is_all(request))
+        listed = _listed(providers, await providers.states(), default, _is_all(request))
         if "anthropic-version" in request.headers:
             return Json(_anthropic_list(listed), headers={"x-request-id": new_id("req")})
         data = [_openai(model.id, demo=model.demo) for model in listed]
-        data += [
-            _openai(alias, owned_by=model)
-            for alias, model in self._models.providers(access_of(request)).aliases.items()
-        ]
+        data += [_openai(alias, owned_by=model) for alias, model in providers.aliases.items()]
         return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
 
     @Endpoint("GET", "/v1/models/{model:path}", who=READ, answers={200: "the model", 404: "no such model"})
@@ -65,9 +62,10 @@ class ModelsApi(Feature):
     @Endpoint("GET", "/api/models", who=READ, query=ALL, answers={200: "the models, the default, and the providers"})
     async def get_models(self, request: Request) -> ASGIApp:
         """List the models, the default model, the state of the providers, and the currency of the prices."""
-        states = await self._models.providers(access_of(request)).states()
+        providers = self._models.providers(access_of(request))
+        states = await providers.states()
         default = await self._models.default(access_of(request))
-        listed = _listed(states, default, _is_all(request))
+        listed = _listed(providers, states, default, _is_all(request))
         return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
 
     @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
@@ -89,13 +87,13 @@ class ModelsApi(Feature):
         )
 
 
-def _listed(states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
-    """Return the models. Demo models are left out if a real provider is set up, unless all are requested.
+def _listed(providers: Providers, states: Sequence[ProviderState], default: str | None, is_all: bool) -> list[Listed]:
+    """Return the models. Demo models are left out if a real provider lists a model, unless all are requested.
 
     The default model is always included.
     """
     every = [Listed(f"{state.name}/{name}", state.name, name, state.demo) for state in states for name in state.models]
-    hides = not is_all and any(not state.demo and state.name != AGENT for state in states)
+    hides = not is_all and providers.hides_demo({state.name: state.models for state in states})
     return [model for model in every if not (hides and model.demo) or model.id == default]
 
 

@@ -179,6 +179,7 @@ def serve_forever(
 ) -> bool:
     """Serve until a signal, on other sockets too. True if the server has started."""
     settings: Settings = app.state.server.current.now
+    app.state.server.current.url = address(sock, settings)
     limits = connection_limits(settings, raise_file_limit(settings))
     tls = tls_of(settings)
     plain, public = ([*copies(sock), *others], []) if tls is None else ([*others], copies(sock))
