@@ -80,6 +80,7 @@ SIDEWAYS = {
     ("pricing", "events"),  # a cost is that of a usage
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "watchers"),
+    ("access", "errors"),  # a request that outlives its access ends with an error
     ("store", "store.records"),  # re-exported by the package
     ("store.documents", "store"),
     ("store", "history"),  # the Protocol speaks of sessions and messages
