@@ -22,7 +22,6 @@ from .metrics import ReaderCounts
 from .metrics.observers import Observers
 from .metrics.port import MetricsApi, metrics_served
 from .nodes import NodesApi
-from .store_check import StoreCheck
 
 LOOK_AT_MODELS = 15.0
 """Seconds until a new model of a provider has its own label in the metrics."""
@@ -41,7 +40,7 @@ class ObserveFeature(Feature):
         self._metrics, self._traces = observers.metrics, observers.traces
         self.inner = (
             NodesApi(observers.activity, engine, self._store),
-            HealthApi(current, keys, running.chores, engine, self._store, StoreCheck(engine)),
+            HealthApi(current, keys, running),
             MetricsApi(observers.metrics),
         )
 
