@@ -40,7 +40,7 @@ class ObserveFeature(Feature):
         self._metrics, self._traces = observers.metrics, observers.traces
         self.inner = (
             NodesApi(observers.activity, engine, self._store),
-            HealthApi(current, keys, running),
+            HealthApi(current, keys, self._chores, engine, self._store),
             MetricsApi(observers.metrics),
         )
 

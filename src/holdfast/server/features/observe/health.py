@@ -8,11 +8,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import ANYONE
+from ....engine.core import Core
 from ....errors import HoldfastError, ShuttingDown, StoreUnavailable
+from ....store import Store
 from ...config.current import CurrentSettings
+from ...kit.chores import Chores
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
-from ...running.running import Running
 from ..accounts.keys import Keys, KeysUnavailable
 from .store_check import StoreCheck
 
@@ -31,10 +33,10 @@ class TaskFailing(HoldfastError):
 class HealthApi(Feature):
     """Tells whether the server works."""
 
-    def __init__(self, current: CurrentSettings, keys: Keys, running: Running) -> None:
+    def __init__(self, current: CurrentSettings, keys: Keys, chores: Chores, engine: Core, store: Store) -> None:
         self._current, self._keys = current, keys
-        self._chores, self._engine, self._store = running.chores, running.engine, running.store
-        self._store_check = StoreCheck(running.engine)
+        self._chores, self._engine, self._store = chores, engine, store
+        self._store_check = StoreCheck(engine)
 
     @Endpoint("GET", "/health", who=ANYONE, answers={200: "alive"})
     async def health(self, request: Request) -> ASGIApp:
