@@ -59,7 +59,7 @@ async def test_what_is_wrong_with_a_provider_is_told_where_it_is_looked_for(new_
     await tab.page.get_by_label("Name", exact=True).fill("beta")
     await tab.page.get_by_label("Base URL").fill("http://127.0.0.1:9/v1")
     await tab.press("Test connection")
-    await expect(dialog.get_by_role("alert")).to_contain_text("Nothing answers at http://127.0.0.1:9.")
+    await expect(dialog.get_by_role("alert")).to_contain_text("connection refused. Check the address and its port.")
     await tab.page.get_by_label("Base URL").fill(up.base_url)
     await tab.press("Test connection")
     await expect(dialog.get_by_role("alert")).to_have_text(refusal)

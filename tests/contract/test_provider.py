@@ -553,16 +553,15 @@ async def test_nobody_there_is_unreachable(up, provider):
 
     assert isinstance(heard.error, ProviderUnreachable)
     assert ("upstream_unreachable", 502) == (heard.error.code, heard.error.status)
-    there = f"http://127.0.0.1:{up.port}"
-    told = f"up could not be reached: connection refused. Nothing answers at {there}. Check the address and its port."
+    told = "up could not be reached: connection refused. Check the address and its port."
     assert told == str(heard.error)
 
 
 @pytest.mark.parametrize(
     ("origin", "told"),
     [
-        ("http://127.0.0.1:11434", " Nothing answers at http://127.0.0.1:11434. Is Ollama running?"),
-        ("http://[::1]:8000", " Nothing answers at http://[::1]:8000. Check the address and its port."),
+        ("http://127.0.0.1:11434", " Is Ollama running?"),
+        ("http://[::1]:8000", " Check the address and its port."),
         ("http://llm.intern:8000", " Check the address and its port."),
     ],
 )

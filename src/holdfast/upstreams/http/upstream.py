@@ -503,12 +503,10 @@ def _advice(error: NotThere, origin: str) -> str:
 
 
 def where_nobody_is(origin: str) -> str:
-    """Return what to check if a connection was refused. Only an address of this machine is named: others read it."""
+    """Return what to check if a connection was refused. The address is not named: whoever has a key reads it."""
     address = urlsplit(origin)
-    if address.hostname not in _THIS_MACHINE:
-        return " Check the address and its port."
-    question = "Is Ollama running?" if address.port == _OLLAMA_PORT else "Check the address and its port."
-    return f" Nothing answers at {origin}. {question}"
+    is_ollama = address.hostname in _THIS_MACHINE and address.port == _OLLAMA_PORT
+    return " Is Ollama running?" if is_ollama else " Check the address and its port."
 
 
 def _why_broken(error: Broken) -> str:
