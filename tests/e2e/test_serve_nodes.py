@@ -238,7 +238,7 @@ async def test_a_reload_by_request_removes_a_key_on_every_node(postgres, tmp_pat
             changed = (await (await client.post("/api/settings/reload", headers=headers)).json())["changed"]
         await until(
             lambda: asyncio.to_thread(server.log_text),
-            lambda log: 3 == log.count("key of bob removed or changed"),
+            lambda log: 3 == log.count("key of bob: revoked"),
         )
 
     assert ["keys"] == changed
