@@ -479,7 +479,7 @@ async def test_a_budget_stops_in_mid_stream_and_the_partial_is_kept(up, tmp_path
 
 async def test_time_is_a_budget_too(up, tmp_path):
     """A tool that never ends does not hold an agent for ever."""
-    async with serving(up, tmp_path, max_seconds=0.4) as world:
+    async with serving(up, tmp_path, max_seconds=3.0) as world:
         up.enqueue(calling(("wait", {})))
         session_id, run_id = await world.start()
         settlement = await world.api.settled(run_id)
