@@ -417,3 +417,25 @@ async def test_a_model_that_is_silent_before_its_first_word_is_not_asked_again(w
         settlement["error"]["code"],
         len(world.up.requests),
     )
+
+
+@requirement("legs.joined")
+async def test_an_answer_that_its_model_has_ended_is_not_gone_on_with(world):
+    """What breaks behind the end of an answer is no reason to write more of it."""
+    world.up.enqueue([Headers(), Role(), Delta("All of it."), Finish("stop"), InBandError()])
+    settlement, *_ = await world.run()
+
+    assert ("All of it.", 1) == (settlement["text"], len(world.up.requests))
+
+
+@requirement("legs.spent")
+async def test_a_continuation_that_is_not_joined_is_paid_for_too(world):
+    """The model has written it, whether or not anybody reads it."""
+    again = [Headers(), Role(), *map(Delta, TOKENS), Finish("stop"), Done()]
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:55]), Cut()])
+    alone, *_ = await world.run(on_break="settle")
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:55]), Cut()], again)
+    settlement, *_ = await world.run()
+
+    assert "failed" == settlement["outcome"]
+    assert settlement["usage"]["output_tokens"] > alone["usage"]["output_tokens"]

@@ -163,6 +163,8 @@ class ChatSources:
         """Return what lets models answer a run one after the other."""
 
         async def answer(found: FoundModel, request: ChatRequest, out: Outlet) -> None:
+            if written.legs > 1:  # the first call was checked by who asks for it
+                await self._check(record, found.name)
             used = self._providers.use(found.provider)
             try:
                 await self._asking(found.provider)(request, out)
@@ -227,7 +229,8 @@ class ChatSources:
         except ModelNotFound:
             return None  # removed from the settings
         provider = found.provider
-        if _can_be_found_again(record) and isinstance(provider, Attaching) and provider.attaches:
+        is_kept = _can_be_found_again(record) and not log.legs  # only the first leg is kept under the run's id
+        if is_kept and isinstance(provider, Attaching) and provider.attaches:
             return partial(self._attach, provider, record, log)
         return partial(self._resume, found, record, log) if self._can_resume(record, log, found) else None
 
@@ -251,8 +254,8 @@ class ChatSources:
         if record.kind != "chat":
             return False
         found = await self._providers.find(log.answered_by or record.model)
-        is_kept = _can_be_found_again(record) and bool(getattr(found.provider, "attaches_anywhere", False))
-        return is_kept or self._can_resume(record, log, found)
+        is_kept = _can_be_found_again(record) and not log.legs and getattr(found.provider, "attaches_anywhere", False)
+        return bool(is_kept) or self._can_resume(record, log, found)
 
     async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
         assert isinstance(provider, Attaching)

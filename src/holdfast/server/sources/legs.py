@@ -78,6 +78,8 @@ class LegOutlet:
         self.has_spoken = False
         self.has_called = False
         """True once there was part of a tool call."""
+        self.has_ended = False
+        """True once the model has ended its answer: what fails after that is no reason to go on."""
         self.failure: Finish | None = None
         """The `Finish` by which the upstream reports its own failure. It is not emitted."""
 
@@ -109,6 +111,8 @@ class LegOutlet:
         with suppress(NotJoined):
             self._out.emit([event for item in self._splitter.end(complete=False) for event in self._taken(item)])
         self._keep()
+        if not self._is_open and self._written.used is not self._before:
+            self._out.emit([self._written.used])  # what was not joined is paid for too
 
     def _keep(self) -> None:
         written, meter = self._written, self._meter
@@ -124,7 +128,9 @@ class LegOutlet:
             if is_failure(item):
                 self.failure = item
                 return []
-            return [*self._joined_at_the_end(), item]
+            ready = [*self._joined_at_the_end(), item]
+            self.has_ended = True
+            return ready
         before = self._meter.used
         self._meter.hear(item)
         if isinstance(item, Usage):
@@ -284,7 +290,7 @@ class Legs:
     ) -> tuple[FoundModel, LegHow | None] | None:
         """Return the model that goes on, and how; None if none can."""
         is_first = self._written.legs == 1 and not outlet.has_spoken and not self._written.text
-        if outlet.has_called or _blames_the_request(error) or self._written.legs >= MOST_LEGS:
+        if outlet.has_called or outlet.has_ended or _blames_the_request(error) or self._written.legs >= MOST_LEGS:
             return None
         following = found if outlet.has_spoken else await self._stand_in(self._asked)
         if following is None and _broke_off(error):

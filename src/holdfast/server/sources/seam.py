@@ -18,6 +18,8 @@ _ENOUGH = 12
 """Characters that are alike by chance in no answer."""
 _FEW = 64
 """Characters after which a continuation that is like the beginning of the answer is taken for a new beginning."""
+_SPACE = 64
+"""Most characters of white space at the end of an answer that a continuation is compared with."""
 
 TURN = (
     "Your answer was cut off by a technical fault. These were its last characters:\n\n{anchor}\n\n"
@@ -77,7 +79,7 @@ class PrefillJoint(_Joint):
                 return ""  # it may begin anew
             if shared >= _ENOUGH:
                 raise NotJoined("it began the answer again")
-        if not held.strip() and not is_last:
+        if _may_be_repeated(text, held) and not is_last:
             return ""
         return self._pass_on(_after_space(text, held))
 
@@ -93,24 +95,41 @@ class TurnJoint(_Joint):
 
     def _judged(self, *, is_last: bool) -> str:
         held = self._held or ""
-        if found := self._anchor.search(held):
+        if found := self._find(held):
             if self._begins_anew(held[: found.start()]):
                 raise NotJoined("it began the answer again")
             rest = held[found.end() :]
-            if not rest.strip() and not is_last:
-                return ""  # white space that ends the text already may follow
+            if _may_be_repeated(self._text, rest) and not is_last:
+                return ""
             return self._pass_on(_after_space(self._text, rest))
         if is_last or len(held) > self._most:
             raise NotJoined("it did not begin with the last words of the answer")
         return ""
 
+    def _find(self, held: str) -> re.Match[str] | None:
+        """Return where the anchor ends. A short one is looked for at the beginning only: it may stand anywhere."""
+        if len("".join(self._words)) >= _ENOUGH:
+            return self._anchor.search(held)
+        return self._anchor.match(held, len(held) - len(held.lstrip()))
+
     def _begins_anew(self, before: str) -> bool:
         return len(before) > PREAMBLE or (len(before.strip()) >= _ENOUGH and self._text.startswith(before.strip()))
 
 
+def _space_at_the_end(text: str) -> str:
+    end = text[-_SPACE:]
+    return end[len(end.rstrip()) :]
+
+
+def _may_be_repeated(text: str, more: str) -> bool:
+    """Return whether a continuation is so far only white space, with which the text before it may end already."""
+    return len(more) < len(_space_at_the_end(text)) and not more.strip()
+
+
 def _after_space(text: str, more: str) -> str:
     """Return a continuation without the white space with which the text before it ends."""
-    space = text[len(text.rstrip()) :]
-    own = more[: len(more) - len(more.lstrip())]
+    space = _space_at_the_end(text)
+    own = more[: len(space)]
+    own = own[: len(own) - len(own.lstrip())]
     shared = next(n for n in range(min(len(space), len(own)), -1, -1) if space.endswith(own[:n]))
     return more[shared:]
