@@ -272,6 +272,14 @@ REQUIREMENTS: dict[str, str] = {
     "safe.pictures": (
         "A picture is served to the owner of a session that has it, as a picture and nothing else; a hash opens none."
     ),
+    "files.text": (
+        "A text file of a message reaches every model whole, with its name. Its encoding is known, not guessed."
+    ),
+    "files.stored": (
+        "An attached file is kept once by its hash, goes with its last session, is in forks, exports and imports, and "
+        "is served as a download alone."
+    ),
+    "files.refused": "A file that no model can read is refused before anything is stored, with what to do.",
     "hist.search-hit": (
         "A search names for each session a message with the words, and its sentence, the words marked, with its place; "
         "a long message is searched to its end."

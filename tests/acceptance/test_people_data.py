@@ -114,7 +114,7 @@ async def test_all_that_a_person_has_is_in_one_archive_and_nothing_of_others(tmp
     head = json.loads(archive.read("holdfast.json"))
     assert ("holdfast-person", 1, "bob") == (head["format"], head["version"], head["account"]["name"])
     assert ["user", "assistant"] * 3 == [message["role"] for message in session["messages"]]
-    assert 1 == len([name for name in names if name.startswith("pictures/")])
+    assert 1 == len([name for name in names if name.startswith("files/")])
     for id in (made["run"], made["comparison"], made["batch"], made["conversation"]):
         assert any(id in name for name in names), (id, names)
     assert sum(row["runs"] for row in json.loads(archive.read("usage.json"))) >= 3

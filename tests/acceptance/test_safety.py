@@ -722,7 +722,7 @@ def is_private(response: Response) -> bool:
 
 
 @requirement("safe.private-answers")
-@pytest.mark.parametrize("endpoint", [one for one in reading if not one.pictures], ids=lambda endpoint: endpoint.path)
+@pytest.mark.parametrize("endpoint", [one for one in reading if not one.files], ids=lambda endpoint: endpoint.path)
 async def test_an_answer_is_kept_by_nobody_and_embedded_nowhere(world: World, endpoint: Endpoint):
     """A shared browser or a proxy would show it to the next person, and another site's page could load it."""
     response = await call(world.alice.client, endpoint, world.things, headers=rightly(endpoint))

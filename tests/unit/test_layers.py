@@ -49,6 +49,7 @@ LAYERS: dict[str, int] = {
     "wires": 2,
     "history": 2,
     "prompt": 0,
+    "attachments": 1,
     "compare.scores": 2,
     "compare.wire": 2,
     "compare.model": 1,

@@ -39,10 +39,10 @@ from ..server.kit.request import (
 from ..server.kit.streams import Streams
 from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
-from ..server.starting.starting import Starting
+from ..server.starting.starting import CheckFiles, Starting
 from ..store import Idempotency, Store
 from ..store.documents import IdempotencyKeys
-from ..store.files import with_pictures
+from ..store.files import with_files
 from ..store.semantics import matched, sought
 from ..wires import native, sse
 from ..wires.shapes import ListedComparisonJson
@@ -155,7 +155,7 @@ class ComparisonsApi(Feature):
         """Send one prompt to several models. Unless detached, the panes live as long as this connection."""
         raw = await self._bodies.read(request)
         wanted, key = decode(raw, NewComparison), idempotency(request, raw)
-        _check(wanted)
+        await _check(wanted, self._starting.check_files)
         if key is None:
             return await self._begin(request, wanted)
         key_id = IdempotencyKeys.id_of(key)
@@ -220,7 +220,7 @@ class ComparisonsApi(Feature):
         """Send one more prompt to every pane; each has its own history."""
         kept = await self._own(request)
         prompt = decode(await self._bodies.read(request), NextTurn).prompt
-        check_prompt(prompt, "prompt")
+        await check_prompt(prompt, "prompt", self._starting.check_files)
         return await self._next_round(request, kept, range(len(kept.panes)), lambda now: asked(now, prompt))
 
     @Endpoint("POST", f"{_ONE}/panes/{{n}}/reroll", who=CHAT, takes=Reroll, answers=_ROUND, streams=True)
@@ -389,7 +389,7 @@ class ComparisonsApi(Feature):
         session = await self._store.get_session(pane.session_id)
         messages = await self._store.messages(pane.session_id)
         path = branch(messages, session.head_id if session else None)
-        with_images = await with_pictures(self._store, pane.session_id, path)
+        with_images = await with_files(self._store, pane.session_id, path)
         copies = copied([_with_model(message, pane.model) for message in with_images])
         now = self._engine.now()
         new = Session(
@@ -407,8 +407,8 @@ class ComparisonsApi(Feature):
         return Json(native.session(new), status_code=201, headers={"location": f"/api/sessions/{new.id}"})
 
 
-def _check(wanted: NewComparison) -> None:
-    check_prompt(wanted.prompt, "prompt")
+async def _check(wanted: NewComparison, check_files: CheckFiles) -> None:
+    await check_prompt(wanted.prompt, "prompt", check_files)
     check_name(wanted.kind, "kind")
     check_params(wanted.params)
 

@@ -20,6 +20,14 @@ REQUEST_ERRORS = (
         "Send a JSON object. With curl, put the body in single quotes, or in a file with `-d @body.json`.",
     ),
     ErrorHelp(
+        "bad_file",
+        "400, 415",
+        "an attached file is empty, damaged, too large, or of a kind that no model can read",
+        "The message names the file and the reason. The bytes of a file say what it is, not its name.",
+        "Save the document as PDF or text, and a text as UTF-8. docs/attachments.md has the limits.",
+        "10.13",
+    ),
+    ErrorHelp(
         "invalid_http",
         "400",
         "the received bytes are not an HTTP request that this server accepts; the connection is closed",

@@ -23,6 +23,7 @@ from ..server.kit.request import Bodies, System, check_params, decode, idempoten
 from ..server.kit.streams import Streams
 from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
+from ..server.starting.starting import CheckFiles
 from ..store.documents import Stored
 from ..wires import native, sse
 from .model import MOST_AT_ONCE, MOST_MODELS, MOST_PROMPTS, Batch, BatchPrompt, BatchReport, Cell, Match, last_number
@@ -145,9 +146,10 @@ class BatchesApi(Feature):
         agents: AgentSources,
         budgets: Budgets,
         batches: BatchRunner,
+        check_files: CheckFiles,
     ) -> None:
         self._bodies, self._streams, self._models, self._agents = bodies, streams, models, agents
-        self._budgets, self._batches = budgets, batches
+        self._budgets, self._batches, self._check_files = budgets, batches, check_files
 
     async def own_batch(self, request: Request) -> Stored[Batch]:
         """Return the batch of the path. That of another owner is not found."""
@@ -213,7 +215,7 @@ class BatchesApi(Feature):
         if not 1 <= len(new.prompts) <= MOST_PROMPTS:
             raise BadRequest(f"prompts has 1 to {MOST_PROMPTS} prompts.", param="prompts")
         for number, each in enumerate(new.prompts):
-            check_prompt(each.prompt, f"prompts[{number}].prompt")
+            await check_prompt(each.prompt, f"prompts[{number}].prompt", self._check_files)
             _check_expected(each, new.match, f"prompts[{number}].expected")
             if len(each.kind) > 64 or len(each.id) > 256:
                 raise BadRequest("A kind has at most 64 characters, an id 256.", param=f"prompts[{number}]")

@@ -18,7 +18,10 @@ class EvalsFeature(Feature):
             running.store, running.engine, running.starting.start, running.budgets.payer_now, running.prices
         )
         self.inner = (
-            BatchesApi(http.bodies, http.streams, running.models, running.agents, running.budgets, self.batches),
+            BatchesApi(
+                *(http.bodies, http.streams, running.models, running.agents, running.budgets),
+                *(self.batches, running.starting.check_files),
+            ),
         )
 
     def begin(self, chores: Chores) -> None:

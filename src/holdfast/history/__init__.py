@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -352,10 +352,20 @@ def _parts(content: Any) -> list[Any]:
 
 
 def title_from(content: str | list[Any] | None) -> str:
-    """Return a session's title from its first message: one line without Markdown, cut at a word."""
-    text = text_of(content)[:_READ_FOR_TITLE]
+    """Return a session's title from its first message: one line without Markdown, cut at a word.
+
+    A message of files alone has their names.
+    """
+    text = text_of(content)[:_READ_FOR_TITLE] or ", ".join(_names_of_files(content))
     line = " ".join(" ".join(map(_without_marks, text.splitlines())).split()) or " ".join(text.split())
     return line if len(line) <= 60 else line[:60].rsplit(" ", 1)[0] + "…"
+
+
+def _names_of_files(content: str | list[Any] | None) -> Iterator[str]:
+    for part in content if isinstance(content, list) else ():
+        match part:
+            case {"type": "file", "file": {"filename": str(name)}}:
+                yield name
 
 
 _READ_FOR_TITLE = 1000

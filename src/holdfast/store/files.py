@@ -1,72 +1,70 @@
-"""Pictures of messages, kept once by their hash instead of inside each message.
+"""Pictures and attached files of messages, kept once by their hash instead of inside each message.
 
-A client sends a picture as a data URL. A store keeps its bytes as a file, and the message refers to the file by its
-SHA-256. A model, an export and a copy of a session get the data URL back, character for character.
+A client sends a file as a data URL. A store keeps its bytes, and the message refers to them by their SHA-256. A model,
+an export and a copy of a session get the data URL back: that of a picture character for character, that of an attached
+file with the type that its bytes have. So a hash has one type, whoever sends the file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..attachments.kinds import PICTURES, clean_name, inline_url, read_inline, type_of
 from ..errors import BadRequest
 from ..history import Message
 from . import Store, StoredFile
 
 REFERENCE = "holdfast-file:"
-"""Prefix of a picture's URL, before the SHA-256 of its file."""
-
-_BASE64 = ";base64,"
-_BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-}
-"""The first bytes of a file of each type. Other types stay in their message, such as SVG, which can contain scripts."""
+"""Prefix of a file's URL, before the SHA-256 of its file."""
 
 
 class Parted(NamedTuple):
-    """Messages with references in place of their pictures, and the pictures by their hashes."""
+    """Messages with references in place of their files, and the files by their hashes."""
 
     messages: tuple[Message, ...]
     files: dict[str, StoredFile]
 
 
 def take_out(messages: Sequence[Message]) -> Parted:
-    """Take the pictures out of messages."""
+    """Take the files out of messages."""
     files: dict[str, StoredFile] = {}
 
-    def refer(url: str) -> str:
-        file = _as_file(url)
+    def refer(part: Any) -> Any:
+        if (url := url_of(part)) is None:
+            return part
+        file = _as_picture(url) if part["type"] == "image_url" else _as_file(url)
         if file is None:
-            return url
+            return part
         sha256 = hashlib.sha256(file.data).hexdigest()
         files[sha256] = file
-        return REFERENCE + sha256
+        return _with_clean_name(with_url(part, REFERENCE + sha256))
 
-    return Parted(tuple(_with_urls(message, refer) for message in messages), files)
+    return Parted(tuple(_with_parts(message, refer) for message in messages), files)
 
 
 async def parted(messages: Sequence[Message]) -> Parted:
-    """Take the pictures out of messages: in a thread, as the base64 of a photo would block the event loop."""
-    return await asyncio.to_thread(take_out, messages) if has_pictures(messages) else take_out(messages)
+    """Take the files out of messages: in a thread, as the base64 of a photo would block the event loop."""
+    return await asyncio.to_thread(take_out, messages) if has_inline(messages) else take_out(messages)
 
 
 def put_back(messages: Sequence[Message], files: Mapping[str, StoredFile]) -> list[Message]:
-    """Return the messages with their pictures as data URLs."""
-    urls = {REFERENCE + sha256: _as_url(file) for sha256, file in files.items()}
-    return [_with_urls(message, lambda url: urls.get(url, url)) for message in messages]
+    """Return the messages with their files as data URLs."""
+    urls = {REFERENCE + sha256: inline_url(file.type, file.data) for sha256, file in files.items()}
+
+    def insert(part: Any) -> Any:
+        url = urls.get(url_of(part) or "")
+        return part if url is None else with_url(part, url)
+
+    return [_with_parts(message, insert) for message in messages]
 
 
-def has_pictures(messages: Sequence[Message]) -> bool:
-    """Return whether a message has a picture as a data URL."""
+def has_inline(messages: Sequence[Message]) -> bool:
+    """Return whether a message has a picture or a file as a data URL."""
     return any(url.startswith("data:") for url in _urls(messages))
 
 
@@ -77,20 +75,20 @@ def referred_to(messages: Sequence[Message]) -> list[str]:
 
 
 def refuse_unknown(messages: Sequence[Message], known: Container[str]) -> None:
-    """Refuse a reference to a file of another session: a hash must not give access to the pictures of others."""
+    """Refuse a reference to a file of another session: a hash must not give access to the files of others."""
     for sha256 in referred_to(messages):
         if sha256 not in known:
-            raise BadRequest(f"The chat has no picture {sha256[:64]!r}. Send the picture itself, as a data URL.")
+            raise BadRequest(f"The chat has no file {sha256[:64]!r}. Send the file itself, as a data URL.")
 
 
 async def check_references(store: Store, session_id: str, messages: Sequence[Message]) -> None:
-    """Refuse a reference to a picture that the session does not have, before anything is stored for the messages."""
+    """Refuse a reference to a file that the session does not have, before anything is stored for the messages."""
     if named := referred_to(messages):
         refuse_unknown(messages, await store.read_files(session_id, named))
 
 
-async def with_pictures(store: Store, session_id: str, messages: Sequence[Message]) -> list[Message]:
-    """Return messages of a session with their pictures as data URLs: for a model, an export, a copy."""
+async def with_files(store: Store, session_id: str, messages: Sequence[Message]) -> list[Message]:
+    """Return messages of a session with their files as data URLs: for a model, an export, a copy."""
     hashes = referred_to(messages)
     if not hashes:
         return list(messages)
@@ -98,46 +96,52 @@ async def with_pictures(store: Store, session_id: str, messages: Sequence[Messag
     return await asyncio.to_thread(put_back, messages, files)  # base64 of many megabytes
 
 
-def _as_file(url: str) -> StoredFile | None:
+def _as_picture(url: str) -> StoredFile | None:
     """Return the picture of a data URL; None if it is no picture, or the same URL could not be made from it again."""
-    type, found, text = url.removeprefix("data:").partition(_BASE64)
-    if not found or not url.startswith("data:") or type not in _BEGINNINGS:
+    found = read_inline(url)
+    if found is None or found.type not in PICTURES or type_of(found.data) != found.type:
         return None
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    file = StoredFile(type=type, data=data)
-    return file if data.startswith(_BEGINNINGS[type]) and _as_url(file) == url else None
+    return StoredFile(type=found.type, data=found.data) if inline_url(*found) == url else None
 
 
-def _as_url(file: StoredFile) -> str:
-    return f"data:{file.type}{_BASE64}{base64.b64encode(file.data).decode('ascii')}"
+def _as_file(url: str) -> StoredFile | None:
+    """Return the attached file of a data URL; None if it is of no type that is known by its bytes."""
+    found = read_inline(url)
+    type = None if found is None else type_of(found.data)
+    return None if found is None or type is None else StoredFile(type=type, data=found.data)
 
 
 def _urls(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         for part in message.content if isinstance(message.content, list) else ():
-            if (url := _url_of(part)) is not None:
+            if (url := url_of(part)) is not None:
                 yield url
 
 
-def _with_urls(message: Message, change: Callable[[str], str]) -> Message:
-    """Return a message with changed URLs of its pictures; the same object if none changes."""
+def _with_parts(message: Message, change: Callable[[Any], Any]) -> Message:
+    """Return a message with changed parts; the same object if none changes."""
     if not isinstance(message.content, list):
         return message
-    content = [_with_url(part, change) for part in message.content]
+    content = [change(part) for part in message.content]
     return message if content == message.content else replace(message, content=content)
 
 
-def _with_url(part: Any, change: Callable[[str], str]) -> Any:
-    url = _url_of(part)
-    return part if url is None else {**part, "image_url": {**part["image_url"], "url": change(url)}}
-
-
-def _url_of(part: Any) -> str | None:
+def url_of(part: Any) -> str | None:
+    """Return the URL of a picture, or of an attached file; None for other parts."""
     match part:
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
+        case {"type": "image_url", "image_url": {"url": str(url)}} | {"type": "file", "file": {"file_data": str(url)}}:
             return url
-        case _:
-            return None
+    return None
+
+
+def with_url(part: dict[str, Any], url: str) -> dict[str, Any]:
+    """Return a part that has a URL with another one."""
+    kind = part["type"]
+    return {**part, kind: {**part[kind], "url" if kind == "image_url" else "file_data": url}}
+
+
+def _with_clean_name(part: dict[str, Any]) -> dict[str, Any]:
+    match part:
+        case {"type": "file", "file": {"filename": str(name)} as file}:
+            return {**part, "file": {**file, "filename": clean_name(name)}}
+    return part

@@ -121,12 +121,20 @@ class ImageUrlJson(TypedDict):
     url: str
 
 
+class FileJson(TypedDict, total=False):
+    """A file. `file_data` is a reference, `holdfast-file:` and a hash, once the server keeps it."""
+
+    filename: str
+    file_data: str
+
+
 class PartJson(TypedDict, total=False):
     """One part of a message's content. `type` decides which of the other fields there are."""
 
     type: Required[str]
     text: str
     image_url: ImageUrlJson
+    file: FileJson
 
 
 ContentJson: TypeAlias = str | list[PartJson]

@@ -10,7 +10,7 @@ from holdfast.errors import BadRequest
 from holdfast.events import Stopped
 from holdfast.history import Message, Session
 from holdfast.store import StoredFile
-from holdfast.store.files import REFERENCE, with_pictures
+from holdfast.store.files import REFERENCE, with_files
 
 from .case import Case, Checks, raised
 
@@ -49,7 +49,7 @@ async def a_picture_is_kept_apart_from_its_message_and_comes_back_as_it_was(case
     assert {_hash(data): StoredFile(type="image/png", data=data)} == await case.store.read_files(
         case.id("s"), [_hash(data), "0" * 64]
     )
-    (whole,) = await with_pictures(case.store, case.id("s"), [message])
+    (whole,) = await with_files(case.store, case.id("s"), [message])
     assert _shows(_url(data)) == whole.content
 
 

@@ -39,7 +39,7 @@ class Endpoint:
         answers: dict[int, str] | None = None,
         streams: bool = False,
         lists: bool = False,
-        pictures: bool = False,
+        files: bool = False,
         ollama: bool = False,
         audit: str | None = "",
         stores: bool = True,
@@ -54,7 +54,7 @@ class Endpoint:
         self.streams = streams
         self.lists = lists
         self.who = who
-        self.pictures = pictures
+        self.files = files
         self.stores = stores and method in ("POST", "PUT", "PATCH") and who.scope in ("chat", "batch")
         """Whether calls store something, so that they need room in the caller's `bytes_stored`: all that change
         something with the scopes `chat` and `batch`, but those that say otherwise."""

@@ -115,8 +115,8 @@ def _response(endpoint: Endpoint, status: int, description: str) -> dict[str, An
         if endpoint.ollama:
             schema = {"anyOf": [schema, _ERROR_AS_TEXT]}
         return {"description": description, "content": {"application/json": {"schema": schema}}}
-    if endpoint.pictures:
-        return {"description": description, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
+    if endpoint.files:
+        return {"description": description, "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}
     content: dict[str, Any] = {"application/json": {"schema": {"type": "array" if endpoint.lists else "object"}}}
     if endpoint.streams and endpoint.ollama:
         content["application/x-ndjson"] = {"schema": {"type": "string"}}

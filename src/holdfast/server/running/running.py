@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from ...agents.published import Published
+from ...attachments.reading import Reader
 from ...engine.core import Core
 from ...events import AnySettlement, Source
 from ...peers import Peers
@@ -49,6 +50,7 @@ class Running:
         self.store, self._settings = store, settings
         self.prices = prices_of(settings)
         self.spending = Spending(store, owners, settings.budget, self.prices, settings.currency, time.time)
+        self.reader = Reader()
         self.chats = ChatSources(
             store,
             configured.providers,
@@ -58,6 +60,7 @@ class Running:
             self.spending.require_model,
             on_break=settings.on_break,
             idle=settings.idle_limit or None,
+            reader=self.reader,
         )
         users = agent_users_of(settings, publish, owners.access)
         made = agents_of(settings, environ)
@@ -75,6 +78,7 @@ class Running:
             check_agent=self.agents.check,
             kind_of=self.agents.kind_of,
             payer_of=self.budgets.payer,
+            check_files=self.reader.shown,
         )
 
     @asynccontextmanager

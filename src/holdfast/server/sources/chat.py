@@ -10,6 +10,7 @@ import msgspec
 
 from ...asks import OnBreak, ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
 from ...asks.own import OwnPrompt
+from ...attachments.reading import Reader
 from ...errors import ModelNotFound, NoPrice, ProviderError
 from ...events import AnswerBegins, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
@@ -18,7 +19,7 @@ from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...runs.run import Run
 from ...store import RunRecord, Store
-from ...store.files import with_pictures
+from ...store.files import with_files
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
 from ..features.observe.traces import AnswerChat, Traces
 from .legs import MOST_LEGS, Legs, Written
@@ -42,11 +43,12 @@ class ChatSources:
         require: RequireModel | None = None,
         on_break: Mapping[str, OnBreak] | None = None,
         idle: float | None = None,
+        reader: Reader | None = None,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is.
 
         `on_break` says what is done if an answer breaks off: of a model, a provider (`up/*`) or any (`*`). `idle` is
-        the idle limit of a run.
+        the idle limit of a run. `reader` reads the files of messages.
         """
         self._store = store
         self._providers = providers
@@ -56,6 +58,7 @@ class ChatSources:
         self._traces = traces
         self._on_break = on_break or {}
         self._idle = idle
+        self._reader = reader or Reader()
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -277,6 +280,9 @@ class ChatSources:
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""
+        return await self._reader.shown(await self._said(record))
+
+    async def _said(self, record: RunRecord) -> list[dict[str, Any]]:
         ask = model_ask(record.ask)
         if isinstance(ask, ResponseAsk):
             return await conversation(self._store, record.owner, ask)
@@ -284,7 +290,7 @@ class ChatSources:
             return chat_ask(ask).messages
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
-        shown = await with_pictures(self._store, record.session_id, branch(messages, record.parent_id))
+        shown = await with_files(self._store, record.session_id, branch(messages, record.parent_id))
         system = chat_ask(ask).system or (session.system if session else None)
         return alternating(for_model(shown, system))
 

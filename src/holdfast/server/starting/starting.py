@@ -2,7 +2,7 @@
 
 1. A repeated idempotency key gets the run that it has started, whatever its caller may do or has left now.
 2. The model exists, and the caller may use it.
-3. The agent can do what is asked.
+3. The agent can do what is asked, and the files can be read.
 4. There is room: a start of the minute, something left of the budget, a place.
 """
 
@@ -16,11 +16,11 @@ import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
-from ...asks import Ask, OnBreak
+from ...asks import Ask, ChatAsk, OnBreak
 from ...concurrency.tasks import OwnedTasks
 from ...engine.core import Core
 from ...errors import BadRequest
-from ...history import Message, Session
+from ...history import Message, Session, plain
 from ...ids import ModelName, new_id
 from ...runs.run import Run
 from ...store import Idempotency, Payer, RunRecord, Store
@@ -29,6 +29,10 @@ from .room import Room
 
 ON_BREAK = "holdfast-on-break"
 """The header that says what is done if the answer breaks off."""
+
+
+CheckFiles = Callable[[Sequence[dict[str, Any]]], Awaitable[object]]
+"""Refuses messages with a file that no model can read."""
 
 
 class AskedModel(NamedTuple):
@@ -84,11 +88,16 @@ class Starting:
         check_agent: Callable[[RunRecord], Awaitable[None]],
         kind_of: Callable[[ModelName, str], str],
         payer_of: Callable[[Request], Payer],
+        check_files: CheckFiles,
     ) -> None:
-        """`find_model` returns a model that the caller may use; `check_agent` refuses what an agent cannot do."""
+        """`find_model` returns a model that the caller may use; `check_agent` refuses what an agent cannot do.
+
+        `check_files` refuses messages with files that no model can be given.
+        """
         self.room, self.kind_of = room, kind_of
         self._store, self._engine = store, engine
         self._find_model, self._check_agent, self._payer_of = find_model, check_agent, payer_of
+        self.check_files = check_files
         self._tasks = OwnedTasks("the start of runs")
 
     async def allow(self, request: Request, model: str | None, key: Idempotency | None = None) -> Run | AllowedStart:
@@ -119,6 +128,7 @@ class Starting:
         reserved is used or given back, even if the caller leaves in between.
         """
         await self._check_agent(record)
+        await self.check_files(_sent(record, input))
         submit = partial(self._submit, record, input, session, how)
         if self.room.is_free(record.payer):
             return await submit()
@@ -144,6 +154,12 @@ class Starting:
         """Stop a run that was started for a caller who has left, unless it outlives its caller."""
         for run in started:
             self._engine.stop_unheld(run)
+
+
+def _sent(record: RunRecord, input: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a request: what is new in a session, or all of them."""
+    asked = record.ask.messages if isinstance(record.ask, ChatAsk) else []
+    return [*asked, *map(plain, input)]
 
 
 def _on_break(request: Request) -> OnBreak | None:

@@ -14,7 +14,7 @@ from ....fields import check_fields
 from ....history import Message, branch
 from ....runs.run import Run
 from ....store import Store
-from ....store.files import with_pictures
+from ....store.files import with_files
 from ....wires import ag_ui
 from ....wires.ag_ui_request import Props, RunAgentInput, agent_chat
 from ....wires.ui_fields import AG_UI, NOT_KNOWN
@@ -101,7 +101,7 @@ class AgUi(Feature):
         if run.record.session_id is None:
             return []
         path = branch(await self._store.messages(run.record.session_id), run.record.parent_id)
-        return await with_pictures(self._store, run.record.session_id, path)
+        return await with_files(self._store, run.record.session_id, path)
 
     def ag_ui_events(
         self,

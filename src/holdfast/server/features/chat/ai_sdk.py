@@ -21,7 +21,7 @@ from ....history import Message, Session, branch
 from ....ids import new_id
 from ....runs.run import Run
 from ....store import HEAD, Store
-from ....store.files import check_references, with_pictures
+from ....store.files import check_references, with_files
 from ....wires import ai_sdk
 from ....wires import ai_sdk_request as ai_sdk_messages
 from ....wires.ai_sdk_request import UIMessage
@@ -138,7 +138,7 @@ class AiSdk(Feature):
         allowed = await self._starting.allow(request, body.model or session.model, idempotency(request, raw))
         if isinstance(allowed, Run):
             return allowed
-        messages = await with_pictures(self._store, session.id, await self._store.messages(session.id))
+        messages = await with_files(self._store, session.id, await self._store.messages(session.id))
         path = branch(messages, session.head_id)
         turn = _turn(body, path, messages)
         if (going_on := await self._going_on(session, turn)) is not None:
@@ -176,7 +176,7 @@ class AiSdk(Feature):
         """Return a chat's messages in the SDK's shape, for `useChat` after a reload."""
         session = await self._own_chat(request)
         path = branch(await self._store.messages(session.id), session.head_id)
-        path = await with_pictures(self._store, session.id, path)
+        path = await with_files(self._store, session.id, path)
         active = await self._active(session)
         return json_of(
             {

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import asdict
 
+from ....attachments.kinds import ENDINGS
 from ....history import Message, Session
 from ....json_pieces import in_pieces
 from ....store import Document, KeyRecord, RunRecord, StoredFile
@@ -25,9 +26,8 @@ FORMAT = "holdfast-person"
 VERSION = 1
 HEAD = "holdfast.json"
 SESSIONS = "sessions/"
-PICTURES = "pictures/"
+FILES = "files/"
 
-_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 _INTERNAL = frozenset(("node_id", "epoch", "owner"))
 _LAST_DAY = 10**6
 _MOST_USAGE = 100_000
@@ -56,7 +56,7 @@ class ArchivedStore(Protocol):
         ...
 
     async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
-        """Return pictures of a session."""
+        """Return files of a session."""
         ...
 
     async def list_runs(
@@ -109,7 +109,7 @@ class Archive:
         self._owner = account.body.owner
         self._taken = _Taken()
         self._zip = zipfile.ZipFile(self._taken, "w", zipfile.ZIP_DEFLATED)  # type: ignore[call-overload]
-        self._pictures: set[str] = set()
+        self._files: set[str] = set()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
@@ -140,20 +140,20 @@ class Archive:
             return  # deleted meanwhile
         messages = await self._store.messages(id)
         for sha256 in referred_to(messages):
-            async for piece in self._picture(id, sha256):
+            async for piece in self._file(id, sha256):
                 yield piece
         listed = [native.message(message) for message in messages]
         exported = {**native.session(session), "kind": session.kind, "messages": listed}
         for piece in self._entry(f"{SESSIONS}{safe_name(id)}.json", in_pieces(exported)):
             yield piece
 
-    async def _picture(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
-        if sha256 in self._pictures:
+    async def _file(self, session_id: str, sha256: str) -> AsyncGenerator[bytes]:
+        if sha256 in self._files:
             return
-        self._pictures.add(sha256)
+        self._files.add(sha256)
         file = (await self._store.read_files(session_id, [sha256])).get(sha256)
         if file is not None:
-            name = f"{PICTURES}{sha256}{_SUFFIXES.get(file.type, '')}"
+            name = f"{FILES}{sha256}{ENDINGS.get(file.type, '')}"
             for piece in self._entry(name, [file.data], zipfile.ZIP_STORED):
                 yield piece
 

@@ -50,13 +50,13 @@ def sessions_of(comparison: Comparison) -> list[str]:
     return [id for pane in comparison.panes for id in (*pane.left, pane.session_id)]
 
 
-def moved(comparison: Comparison, owner: str, new: NewIdFor, with_pictures: Callable[[Any], Any]) -> Comparison:
+def moved(comparison: Comparison, owner: str, new: NewIdFor, with_files: Callable[[Any], Any]) -> Comparison:
     """Return a comparison with a new owner and new ids, and without its payer."""
     return replace(
         comparison,
         id=new("cmp", comparison.id),
         owner=owner,
-        prompts=tuple(_content(prompt, with_pictures) for prompt in comparison.prompts),
+        prompts=tuple(_content(prompt, with_files) for prompt in comparison.prompts),
         panes=tuple(_pane(pane, new) for pane in comparison.panes),
         blind_runs={new("run", run): model for run, model in comparison.blind_runs.items()},
         is_stopping=False,
@@ -65,8 +65,8 @@ def moved(comparison: Comparison, owner: str, new: NewIdFor, with_pictures: Call
     )
 
 
-def _content(prompt: PromptContent, with_pictures: Callable[[Any], Any]) -> PromptContent:
-    return prompt if isinstance(prompt, str) else [with_pictures(part) for part in prompt]
+def _content(prompt: PromptContent, with_files: Callable[[Any], Any]) -> PromptContent:
+    return prompt if isinstance(prompt, str) else [with_files(part) for part in prompt]
 
 
 def _pane(pane: Pane, new: NewIdFor) -> Pane:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import zipfile
 import zlib
@@ -15,22 +14,23 @@ from typing import IO, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from ....attachments.kinds import ENDINGS, inline_url
 from ....compare.model import DOCUMENT, Comparison
 from ....errors import BadRequest
 from ....history import Figures, Message, Session, title_from
 from ....ids import new_id
 from ....store.documents import Documents, DocumentStore
-from ....store.files import REFERENCE
+from ....store.files import REFERENCE, url_of, with_url
 from ...kit.request import System, check_size
 from ..sessions.session_input import one_line
 from ..sessions.session_transfer import ImportedMessage, imported_message
-from .archive import FORMAT, HEAD, PICTURES, SESSIONS, VERSION, safe_name
+from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
 from .archived_comparisons import COMPARISONS, NewIdFor, checked_comparison, moved, sessions_of
 
 LARGEST_ENTRY = 64 * 1024 * 1024
-"""Maximum size of one session or picture of an archive, in bytes."""
-MOST_PICTURES = 256 * 1024 * 1024
-"""Maximum size of all pictures of one session, in bytes. A picture counts each time it occurs."""
+"""Maximum size of one session or file of an archive, in bytes."""
+MOST_FILES = 256 * 1024 * 1024
+"""Maximum size of all files of one session, in bytes. A file counts each time it occurs."""
 MOST_MESSAGES = 100_000
 LARGEST_LIST = 32 * 1024 * 1024
 """Maximum size of the list of an archive's files, in bytes. All of it is in memory."""
@@ -39,7 +39,7 @@ MOST_IN_ALL = 8 * 1024 * 1024 * 1024
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Accepted compression methods. With the others, Python decompresses a whole file at once."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
-_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_TYPES = {ending: type for type, ending in ENDINGS.items()}
 
 
 class ImportStore(DocumentStore, Protocol):
@@ -155,13 +155,13 @@ class Importing:
         if head.format != FORMAT or head.version != VERSION:
             raise BadArchive(f"The archive has the version {head.version}. This server reads version {VERSION}.")
         self._names = self._zip.namelist()
-        self._pictures = {name[len(PICTURES) :][:64]: name for name in self._names if name.startswith(PICTURES)}
+        self._files = {name[len(FILES) :][:64]: name for name in self._names if name.startswith(FILES)}
         self._store = store
         self._comparisons = Documents(store, DOCUMENT, Comparison, now=now)
         self._owner = owner
         self._now = now
         self._room = 0
-        """Bytes that are left for pictures of the current session."""
+        """Bytes that are left for files of the current session."""
 
     async def bring_in(self, *, dry_run: bool = False) -> BroughtIn:
         """Read everything, and then add it. A `dry_run` only reads, and returns the error instead of raising it."""
@@ -229,8 +229,8 @@ class Importing:
         def new(kind: str, id: str) -> str:
             return self._id(kind, id, data)
 
-        self._room = MOST_PICTURES
-        after = await asyncio.to_thread(moved, comparison, self._owner, new, self._with_picture)
+        self._room = MOST_FILES
+        after = await asyncio.to_thread(moved, comparison, self._owner, new, self._with_file)
         for id in (comparison.id, after.id):
             if await self._comparisons.get(id, owner=self._owner) is not None:
                 return _Known()
@@ -295,7 +295,7 @@ class Importing:
 
     def _session(self, brought: _ArchivedSession, id: str) -> _Chat:
         """Return a session of the archive under its new id. Its last change is now, so that retention keeps it."""
-        now, self._room = self._now(), MOST_PICTURES
+        now, self._room = self._now(), MOST_FILES
         messages = self._messages(brought, now)
         session = Session(
             id=id,
@@ -328,31 +328,28 @@ class Importing:
             id = ids[archived.id] = new_id("msg")
             message = imported_message(archived, _seconds(archived.created_at, now))
             message = replace(message, id=id, parent_id=ids[archived.parent_id], figures=archived.figures)
-            messages[archived.id] = self._with_pictures(message)
+            messages[archived.id] = self._with_files(message)
         return [messages[archived.id] for archived in self._in_order(brought)]
 
-    def _with_pictures(self, message: Message) -> Message:
-        """Replace references by the pictures of the archive."""
+    def _with_files(self, message: Message) -> Message:
+        """Replace references by the files of the archive."""
         if not isinstance(message.content, list):
             return message
-        return replace(message, content=[self._with_picture(part) for part in message.content])
+        return replace(message, content=[self._with_file(part) for part in message.content])
 
-    def _with_picture(self, part: Any) -> Any:
-        match part:
-            case {"type": "image_url", "image_url": {"url": str(url)}} if url.startswith(REFERENCE):
-                return {**part, "image_url": {**part["image_url"], "url": self._url(url.removeprefix(REFERENCE))}}
-            case _:
-                return part
+    def _with_file(self, part: Any) -> Any:
+        url = url_of(part) or ""
+        return with_url(part, self._url(url.removeprefix(REFERENCE))) if url.startswith(REFERENCE) else part
 
     def _url(self, sha256: str) -> str:
-        if (name := self._pictures.get(sha256)) is None:
-            raise BadArchive(f"The archive lacks the picture {sha256[:64]!r}.")
+        if (name := self._files.get(sha256)) is None:
+            raise BadArchive(f"The archive lacks the file {sha256[:64]!r}.")
         data = self._read(name)
         self._room -= len(data)
         if self._room < 0:
-            raise BadArchive(f"The pictures of a session have {MOST_PICTURES} bytes at most.")
+            raise BadArchive(f"The files of a session have {MOST_FILES} bytes at most.")
         kind = _TYPES.get(name[name.rfind(".") :], "application/octet-stream")
-        return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+        return inline_url(kind, data)
 
     def _read(self, name: str) -> bytes:
         """Return the contents of a file. The limits count the actual size, not the declared one."""

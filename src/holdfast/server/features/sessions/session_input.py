@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import BadRequest
-from ....history import Message
+from ....history import Message, plain
 from ....ids import new_id
 from ....store.files import refuse_unknown
+from ...starting.starting import CheckFiles
 
 MessageContent = str | list[dict[str, Any]]
 
@@ -21,9 +22,11 @@ def user_message(content: MessageContent, param: str = "input") -> Message:
     return Message(id=new_id("msg"), role="user", content=content)
 
 
-def check_prompt(content: MessageContent, param: str) -> None:
-    """Refuse an empty prompt, or one that refers to a stored picture: there is no session yet."""
-    refuse_unknown([user_message(content, param)], ())
+async def check_prompt(content: MessageContent, param: str, check_files: CheckFiles) -> None:
+    """Refuse an empty prompt, a file that no model can read, or a stored file: there is no session yet."""
+    message = user_message(content, param)
+    refuse_unknown([message], ())
+    await check_files([plain(message)])
 
 
 def one_line(title: str) -> str:

@@ -16,7 +16,7 @@ from ....history import Message, Role, Session, branch, title_from
 from ....ids import ModelName, new_id
 from ....log.steps import AgentStep, CallResult
 from ....store import Store
-from ....store.files import with_pictures
+from ....store.files import with_files
 from ....wires import native
 from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
@@ -111,7 +111,7 @@ class SessionTransferApi(Feature):
         messages = await self._store.messages(session.id)
         if all(message.id != body.message_id for message in messages):
             raise MessageNotFound(body.message_id)
-        copies = copied(await with_pictures(self._store, session.id, branch(messages, body.message_id)))
+        copies = copied(await with_files(self._store, session.id, branch(messages, body.message_id)))
         now = self._engine.now()
         forked = msgspec.structs.replace(
             session,

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
@@ -17,12 +16,12 @@ from ....ids import new_id
 from ....pricing import Prices
 from ....runs.run import Run
 from ....store import SearchHit, Store
-from ....store.files import with_pictures
+from ....store.files import with_files
 from ....wires import native
 from ....wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
 from ...kit.caller import access_of, owner_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.http.errors import PICTURE_HEADERS, Json, NoContent, json_of
+from ...kit.http.errors import Json, NoContent, file_response, json_of
 from ...kit.request import Bodies, System, check_size, decode, whole_number
 from ...sources.agents import forget_grants
 from ...sources.models import AllowedModels
@@ -127,7 +126,7 @@ class SessionsApi(Feature):
         "GET",
         "/api/sessions/{session_id}",
         who=READ_SHARED,
-        query={"files": "references, or inline: pictures as data URLs"},
+        query={"files": "references, or inline: files as data URLs"},
         answers={200: "the session", 400: "a bad query", 404: "no such session"},
     )
     async def get_session(self, request: Request) -> ASGIApp:
@@ -140,8 +139,8 @@ class SessionsApi(Feature):
         if active is not None:
             await look(active)
         path = branch(opened.messages, opened.session.head_id)
-        if _wants_pictures_inline(request):
-            path = await with_pictures(self._store, session.id, path)
+        if _wants_files_inline(request):
+            path = await with_files(self._store, session.id, path)
         view: OpenSessionJson = {
             **native.session(opened.session),
             "messages": _shown_with_siblings(path, opened.messages, self._prices),
@@ -164,17 +163,17 @@ class SessionsApi(Feature):
         "GET",
         "/api/sessions/{session_id}/files/{sha256}",
         who=READ_SHARED,
-        answers={200: "the picture", 404: "no such session, or no such picture in it"},
-        pictures=True,
+        answers={200: "the file", 404: "no such session, or no such file in it"},
+        files=True,
     )
-    async def read_picture(self, request: Request) -> ASGIApp:
-        """Return a picture of a session. A browser may cache it: under its hash it never changes."""
+    async def read_file(self, request: Request) -> ASGIApp:
+        """Return a picture or an attached file of a session. Under its hash it never changes."""
         session = await self._reach.session(request)
         sha256 = request.path_params["sha256"]
         found = (await self._store.read_files(session.id, [sha256])).get(sha256)
         if found is None:
-            raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
-        return Response(found.data, headers={**PICTURE_HEADERS, "content-type": found.type})
+            raise NotFound(f"The chat has no file {sha256[:64]!r}.")
+        return file_response(found)
 
     async def _active_run(self, run_id: str | None) -> Run | None:
         """Return the run that the snapshot shows as running. If it has ended since, the feed reports that."""
@@ -267,8 +266,8 @@ def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = N
     }
 
 
-def _wants_pictures_inline(request: Request) -> bool:
-    """Return whether the query asks for pictures as data URLs, as an export has them."""
+def _wants_files_inline(request: Request) -> bool:
+    """Return whether the query asks for files as data URLs, as an export has them."""
     form = request.query_params.get("files", "references")
     if form not in ("references", "inline"):
         raise BadRequest("files is references or inline.", param="files")

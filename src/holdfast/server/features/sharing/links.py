@@ -1,4 +1,4 @@
-"""`/api/shared`: the contents of a link, for anyone who has it: the messages, the answer as it grows, and the pictures.
+"""`/api/shared`: the contents of a link, for anyone who has it: the messages, the answer as it grows, and the files.
 
 A spectator is one more cursor on the events of the active run. Every other change is reported as one
 event, `shared.changed`, after which a client reads the link again. So the stream shows nothing that the link does not.
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ....access import ACCESS, LINK
@@ -26,7 +25,7 @@ from ....wires import native, sse
 from ....wires.shapes import SharedRunJson, SharedSessionJson, SharedSettledJson
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.http.errors import PICTURE_HEADERS, NoContent, json_of
+from ...kit.http.errors import NoContent, file_response, json_of
 from ...kit.session_reader import SessionReader
 from ...kit.streams import Streams
 from ..accounts.people.people import People
@@ -195,19 +194,17 @@ class LinksApi(Feature):
         }
         return json_of(view, headers=HIDDEN_FROM_SEARCH)
 
-    @Endpoint(
-        "GET", "/api/shared/{token}/files/{sha256}", who=LINK, answers={200: "the picture", **_NOT}, pictures=True
-    )
-    async def read_link_picture(self, request: Request) -> ASGIApp:
-        """Return a picture of a message that a link shows."""
+    @Endpoint("GET", "/api/shared/{token}/files/{sha256}", who=LINK, answers={200: "the file", **_NOT}, files=True)
+    async def read_link_file(self, request: Request) -> ASGIApp:
+        """Return a picture or file of a message that a link shows."""
         share = await self._share(request)
         contents = await self._open(share.body)
         sha256 = request.path_params["sha256"]
         named = sha256 in referred_to(contents.path)
         found = (await self._store.read_files(contents.session.id, [sha256])).get(sha256) if named else None
         if found is None:
-            raise NotFound(f"The chat has no picture {sha256[:64]!r}.")
-        return Response(found.data, headers={**PICTURE_HEADERS, **HIDDEN_FROM_SEARCH, "content-type": found.type})
+            raise NotFound(f"The chat has no file {sha256[:64]!r}.")
+        return file_response(found, HIDDEN_FROM_SEARCH)
 
     @Endpoint(
         "GET",

@@ -17,11 +17,13 @@ from ....access import Access, AccessRule, KeyScope
 from ....asgi.client import CONNECTION, ClientConnection
 from ....asgi.cursor import AT_ONCE
 from ....asgi.event_stream import info_of
+from ....attachments.kinds import PICTURES
 from ....errors import HoldfastError, NotFound, ResumeGap, SessionBusy
 from ....events import NOT_AGAIN, ErrorInfo
 from ....ids import new_id
 from ....json_pieces import in_pieces, is_long
 from ....redaction import hide_link
+from ....store import StoredFile
 from ....wires import native
 from ....wires.anthropic import messages as anthropic_messages
 from ....wires.ollama import ollama_refusal
@@ -37,14 +39,20 @@ PRIVATE = {
     "cross-origin-resource-policy": "same-origin",
 }
 """Headers of every API response: not cached, not sniffed, not framed by other sites."""
-PICTURE_HEADERS = {
+_FILE_HEADERS = {
     **PRIVATE,
     "cache-control": "private, max-age=31536000, immutable",
     "content-security-policy": "default-src 'none'; sandbox",
     "vary": "authorization",
 }
-"""Headers of a picture: private, immutable, and never interpreted as a page."""
+"""Headers of a file of a session: private, immutable, and never interpreted as a page."""
 _PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
+
+
+def file_response(file: StoredFile, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a file of a session. A browser shows only pictures, and saves all others."""
+    saved = {} if file.type in PICTURES else {"content-disposition": "attachment"}
+    return Response(file.data, headers={**_FILE_HEADERS, **saved, **(headers or {}), "content-type": file.type})
 
 
 class NoContent(Response):

@@ -1,0 +1,1 @@
+"""Files of messages: what they are, and how a model reads them."""
