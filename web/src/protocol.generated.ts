@@ -97,7 +97,13 @@ export interface ImageUrl {
   url: string;
 }
 
+export interface File {
+  file_data?: string;
+  filename?: string;
+}
+
 export interface Part {
+  file?: File;
   image_url?: ImageUrl;
   text?: string;
   type: string;
