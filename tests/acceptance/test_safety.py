@@ -181,6 +181,10 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "sealed": "AAAA",
         "answer": {},
         "token": "no token",
+        "preset": None,
+        "text": "Hi",
+        "format": "holdfast-presets",
+        "version": 1,
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}

@@ -8,6 +8,22 @@ _GONE = "The id is misspelt, or the object was deleted or belongs to another own
 
 SESSION_ERRORS = (
     ErrorHelp(
+        "name_taken",
+        "409",
+        "the owner has another preset or prompt with this name",
+        "Names are compared without case, since a prompt is typed as `/name` and a preset chosen with `-p NAME`.",
+        "Choose another name, or change the one that has it.",
+        "37.1",
+    ),
+    ErrorHelp(
+        "too_many_kept",
+        "409",
+        "the owner has 500 presets, or 500 prompts, already",
+        "What others share with a group does not count.",
+        "Delete one that you no longer use.",
+        "37.2",
+    ),
+    ErrorHelp(
         "run_not_found",
         "404",
         "no such run or completion, or it is not yours",

@@ -130,10 +130,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "chat"
     """Its purpose. Lists and searches show chats only; a pane of a comparison is found through its comparison."""
     title: str = ""
+    titled: Literal["", "person", "model"] = ""
+    """Who wrote the title; empty if it is the beginning of the first message."""
     model: str | None = None
     """The model of its next runs, as the client wrote it."""
     system: str | None = None
     params: dict[str, Any] = {}
+    preset: str = ""
+    """The name of the preset from which it has its model, system prompt and parameters."""
     pinned: bool = False
     head_id: str | None = None
     created_at: float = 0.0

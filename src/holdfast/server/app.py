@@ -24,6 +24,7 @@ from .features.chat.feature import ChatFeature
 from .features.data.feature import DataFeature
 from .features.observe.feature import ObserveFeature
 from .features.page.web import PageFeature, is_of_the_page
+from .features.presets.feature import PresetsFeature
 from .features.responses.feature import ResponsesFeature
 from .features.sessions.feature import SessionsFeature
 from .features.settings.settings import SettingsFeature
@@ -97,7 +98,8 @@ class HoldfastServer:
         audit, rounds, batches = self.auditing.audit, self.compare.rounds, self.evals.batches
         sharing = SharingFeature(http, running, people, settings)
         shares, reach = sharing.shares, sharing.reach
-        sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info)
+        presets = PresetsFeature(http, running, people)
+        sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info, presets.presets)
         chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
         self.responses = ResponsesFeature(http, running, reach, configured, current, environ, tasks)
         self.data = DataFeature(
@@ -121,7 +123,7 @@ class HoldfastServer:
         agents = AgentsFeature(running.agents, store)
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
         started = [self.accounts, self.settings, agents]  # in this order
-        others = [chat, self.responses, sessions, sharing, self.compare, self.evals, self.data, budgets]
+        others = [chat, self.responses, sessions, presets, sharing, self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]
 

@@ -389,7 +389,7 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
-        """Change `title`, `model`, `system`, `params`, `pinned` or `head_id`. None if the session does not exist.
+        """Change the fields that `semantics.CHANGEABLE` names. None if the session does not exist.
 
         Feed: `session.changed` with the changes.
         """

@@ -34,7 +34,7 @@ from . import (
     Spent,
 )
 
-CHANGEABLE = frozenset({"title", "model", "system", "params", "pinned", "head_id"})
+CHANGEABLE = frozenset({"title", "titled", "model", "system", "params", "preset", "pinned", "head_id"})
 _MOST_WORDS = 16  # maximum number of words of a query that are used
 _LONGEST_WORD = 64  # maximum number of characters of a word that are indexed
 _MOST_TEXT = 1_000_000  # maximum number of characters of a message that are indexed
@@ -91,6 +91,8 @@ def changed(session: Session, changes: dict[str, Any]) -> Session:
     """Return the changed session. Its id, owner and times cannot be changed."""
     if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
+    if changes.get("titled") == "model" and session.titled == "person":
+        return session  # a model never replaces what a person wrote
     return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
 
 

@@ -266,7 +266,7 @@ def step(agent_step: AgentStep) -> StepJson:
 
 def session(kept: Session) -> SessionJson:
     """Return a session without its messages."""
-    return {**listed_session(kept), "system": kept.system, "params": kept.params}
+    return {**listed_session(kept), "system": kept.system, "params": kept.params, "preset": kept.preset or None}
 
 
 def listed_session(kept: Session) -> SessionHeadJson:

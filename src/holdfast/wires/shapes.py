@@ -222,6 +222,8 @@ class SessionJson(SessionHeadJson):
 
     system: str | None
     params: dict[str, Any]
+    preset: str | None
+    """The name of the preset that it was set up with."""
 
 
 class ExcerptJson(TypedDict):
@@ -430,6 +432,8 @@ class SessionChangedJson(TypedDict):
     model: NotRequired[str | None]
     system: NotRequired[str | None]
     params: NotRequired[dict[str, Any]]
+    preset: NotRequired[str]
+    titled: NotRequired[str]
     head_id: NotRequired[str]
 
 

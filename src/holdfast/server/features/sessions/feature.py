@@ -9,6 +9,8 @@ from ...kit.calls import Http
 from ...kit.feature import Feature
 from ...running.running import Running
 from ..accounts.people.people import People
+from ..presets.kinds import Preset
+from ..presets.library import Library
 from ..sharing.reach import Reach
 from ..sharing.shares import Shares
 from .feed import FeedApi
@@ -31,12 +33,15 @@ class SessionsFeature(Feature):
         shares: Shares,
         people: People,
         pane_of: Callable[[RunRecord], Awaitable[PaneInfo]],
+        presets: Library[Preset],
     ) -> None:
         bodies, streams, _ = http
         self.views = views = RunViews(running.prices, pane_of)
         engine, store, agents, prices = running.engine, running.store, running.agents, running.prices
         runs = RunsApi(bodies, streams, views, reach, agents, engine, store)
-        self.sessions = SessionsApi(bodies, views, reach, running.models, people, shares, engine, store, prices)
+        self.sessions = SessionsApi(
+            bodies, views, reach, running.models, people, shares, engine, store, prices, presets
+        )
         self.inner = (
             runs,
             SessionRunsApi(bodies, streams, views, reach, running.starting, agents, runs, engine, store),

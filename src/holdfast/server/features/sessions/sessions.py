@@ -26,6 +26,8 @@ from ...kit.request import Bodies, System, check_size, decode, whole_number
 from ...sources.agents import forget_grants
 from ...sources.models import AllowedModels
 from ..accounts.people.people import People
+from ..presets.kinds import Preset
+from ..presets.library import Library
 from ..sharing.reach import Reach
 from ..sharing.shares import Loan, Shares
 from .run_json import RunViews, look
@@ -39,6 +41,8 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     system: System | None = None
     params: dict[str, Any] = {}
+    preset: str | None = None
+    """The id or the name of a preset. The other fields have precedence."""
 
 
 class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +53,8 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | msgspec.UnsetType | None = msgspec.UNSET
     system: System | msgspec.UnsetType | None = msgspec.UNSET
     params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    preset: str | msgspec.UnsetType = msgspec.UNSET
+    """The id or the name of a preset, which sets model, system prompt and parameters."""
     head_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -69,25 +75,31 @@ class SessionsApi(Feature):
         engine: Core,
         store: Store,
         prices: Prices,
+        presets: Library[Preset],
     ) -> None:
         self._bodies, self._views, self._reach, self._models, self._people = bodies, views, reach, models, people
         self._shares, self._engine, self._store, self._prices = shares, engine, store, prices
+        self._presets = presets
 
     @Endpoint("POST", "/api/sessions", who=CHAT, takes=NewSession, answers={201: "the session", **_BAD})
     async def create_session(self, request: Request) -> ASGIApp:
         """Start an empty session."""
         body = decode(await self._bodies.read(request) or b"{}", NewSession)
-        check_size(body.params)
-        if body.model:
-            await self._models.providers(access_of(request)).find(body.model)
-        now = self._engine.now()
+        preset = await self._presets.named(access_of(request), body.preset) if body.preset else Preset(name="")
+        params, model = {**preset.params, **body.params}, body.model or preset.model
+        check_size(params)
+        if model:
+            await self._models.providers(access_of(request)).find(model)
+        now, title = self._engine.now(), one_line(body.title)
         session = Session(
             id=new_id("ses"),
             owner=owner_of(request),
-            title=one_line(body.title),
-            model=body.model,
-            system=body.system,
-            params=body.params,
+            title=title,
+            titled="person" if title else "",
+            model=model,
+            system=preset.system if body.system is None else body.system,
+            params=params,
+            preset=preset.name,
             created_at=now,
             updated_at=now,
         )
@@ -197,11 +209,12 @@ class SessionsApi(Feature):
         session = await self._reach.session(request)
         body = decode(await self._bodies.read(request), SessionChanges)
         changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+        changes = await self._with_preset(request, body.preset, changes)
         check_size(changes.get("params", {}))
         if isinstance(changes.get("model"), str):
             await self._models.providers(access_of(request)).find(changes["model"])
         if "title" in changes:
-            changes["title"] = one_line(changes["title"])
+            changes |= {"title": one_line(changes["title"]), "titled": "person"}
         if "head_id" in changes:
             changes["head_id"] = await self._leaf(session, changes["head_id"])
         changed = await self._store.update_session(session.id, changes, self._engine.now()) if changes else session
@@ -209,6 +222,14 @@ class SessionsApi(Feature):
             raise StaleView("The session was deleted in the meantime.")
         self._engine.touch(session.id, session.owner)
         return Json(native.session(changed))
+
+    async def _with_preset(self, request: Request, named: Any, changes: dict[str, Any]) -> dict[str, Any]:
+        """Return the changes with those of a preset. What else sets the prompt or parameters leaves the preset."""
+        if named:
+            preset = await self._presets.named(access_of(request), named)
+            setup = {"system": preset.system, "params": preset.params}
+            return setup | ({"model": preset.model} if preset.model else {}) | changes | {"preset": preset.name}
+        return {"preset": ""} | changes if {"system", "params"} & changes.keys() else changes
 
     async def _leaf(self, session: Session, message_id: str) -> str:
         """Return the last message of the newest branch through a message."""

@@ -10,6 +10,8 @@ CREATE TABLE sessions (
     model      text,
     system     text,
     params     bytea NOT NULL,
+    preset     text NOT NULL DEFAULT '', -- the name of the preset that it was set up with
+    titled     text NOT NULL DEFAULT '', -- 'person' or 'model' if one of them wrote its title
     pinned     smallint NOT NULL,
     head_id    text COLLATE "C",
     created_at double precision NOT NULL,

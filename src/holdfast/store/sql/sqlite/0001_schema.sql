@@ -9,6 +9,8 @@ CREATE TABLE sessions (
     model      TEXT,
     system     TEXT,
     params     BLOB NOT NULL,
+    preset     TEXT NOT NULL DEFAULT '', -- the name of the preset that it was set up with
+    titled     TEXT NOT NULL DEFAULT '', -- 'person' or 'model' if one of them wrote its title
     pinned     INTEGER NOT NULL,
     head_id    TEXT,
     created_at REAL NOT NULL,
