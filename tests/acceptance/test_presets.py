@@ -66,7 +66,7 @@ async def test_a_name_is_taken_once_even_by_two_requests_at_the_same_time(world:
         responses = await asyncio.gather(*many)
         assert [201, 409, 409] == sorted(response.status for response in responses)
         refused = [await response.json() for response in responses if response.status == 409]
-        assert {"name_taken"} == {each["error"]["code"] for each in refused}
+        assert {"name_in_use"} == {each["error"]["code"] for each in refused}
         await add(bob, WRITER)  # another person's names are no matter
         [kept] = (await Native(ada).get("/api/presets"))["presets"]
         other = await add(ada, {"name": "Other"})

@@ -66,6 +66,7 @@ export function viewOf(changes: Partial<OpenSession> = {}): OpenSession {
     model: "up/m",
     system: null,
     params: {},
+    preset: null,
     pinned: false,
     head_id: null,
     created_at: "2026-01-01T00:00:00.000Z",

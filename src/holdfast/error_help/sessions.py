@@ -8,7 +8,7 @@ _GONE = "The id is misspelt, or the object was deleted or belongs to another own
 
 SESSION_ERRORS = (
     ErrorHelp(
-        "name_taken",
+        "name_in_use",
         "409",
         "the owner has another preset or prompt with this name",
         "Names are compared without case, since a prompt is typed as `/name` and a preset chosen with `-p NAME`.",

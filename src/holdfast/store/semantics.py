@@ -91,9 +91,9 @@ def changed(session: Session, changes: dict[str, Any]) -> Session:
     """Return the changed session. Its id, owner and times cannot be changed."""
     if unknown := sorted(changes.keys() - CHANGEABLE):
         raise ValueError(f"a session's {', '.join(unknown)} cannot be changed")
-    if changes.get("titled") == "model" and session.titled == "person":
-        return session  # a model never replaces what a person wrote
-    return msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
+    after = msgspec.convert({**msgspec.structs.asdict(session), **changes}, Session)
+    is_overruled = session.titled == "person" and after.titled == "model"  # a model never replaces what a person wrote
+    return session if is_overruled else after
 
 
 # documents

@@ -28,10 +28,10 @@ class _InGroup(msgspec.Struct, frozen=True):
     """An entry of the index by groups. Its id is that of the thing, its owner is the group."""
 
 
-class NameTaken(Conflict):
+class NameInUse(Conflict):
     """The owner has another one with this name."""
 
-    code = "name_taken"
+    code = "name_in_use"
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"You have a {noun} named {name!r} already. Choose another name.")
@@ -129,7 +129,7 @@ class Library(Generic[K]):
             raise NotFound(f"You are in no group {body.group[:64]!r}.")
 
     async def add(self, access: Access, body: K) -> Stored[K]:
-        """Add one. `NameTaken` if the owner has another with this name."""
+        """Add one. `NameInUse` if the owner has another with this name."""
         self.check(access, body)
         id, owner = new_id(self._kind.prefix), access.owner
 
@@ -158,7 +158,7 @@ class Library(Generic[K]):
     async def _check_room(self, owner: str, name: str, besides: str = "") -> None:
         others = [stored async for stored in self._all.all(owner=owner) if stored.id != besides]
         if any(folded(other.body.name) == folded(name) for other in others):
-            raise NameTaken(self._kind.noun, name)
+            raise NameInUse(self._kind.noun, name)
         if len(others) >= MOST_KEPT:
             raise TooManyKept(self._kind.noun)
 

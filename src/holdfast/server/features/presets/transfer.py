@@ -18,7 +18,7 @@ from ...kit.http.errors import Json
 from ...kit.request import Bodies, convert, decode
 from ...sources.models import AllowedModels
 from .kinds import Kept, Preset, SavedPrompt
-from .library import Library, NameTaken
+from .library import Library, NameInUse
 
 K = TypeVar("K", bound=Kept)
 FORMAT: Literal["holdfast-presets"] = "holdfast-presets"
@@ -92,7 +92,7 @@ class TransferApi(Feature):
         try:
             body = replace(convert(entry, kind), group="")
             await library.add(access, body)
-        except NameTaken as error:
+        except NameInUse as error:
             if any(
                 each.stored.body == replace(body, group=each.stored.body.group) for each in await library.of(access)
             ):
