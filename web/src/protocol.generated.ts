@@ -181,6 +181,7 @@ export interface Session {
   model: string | null;
   params: Record<string, unknown>;
   pinned: boolean;
+  preset: string | null;
   system: string | null;
   title: string;
   updated_at: string;
@@ -233,6 +234,7 @@ export interface OpenSession {
   model: string | null;
   params: Record<string, unknown>;
   pinned: boolean;
+  preset: string | null;
   queued: Queued[];
   shared: Shared | null;
   system: string | null;
@@ -376,8 +378,10 @@ export interface SessionChanged {
   n: number;
   params?: Record<string, unknown>;
   pinned?: boolean;
+  preset?: string;
   system?: string | null;
   title?: string;
+  titled?: string;
   type: "session.changed";
 }
 
