@@ -269,6 +269,51 @@ async def test_in_a_session_an_answer_is_gone_on_with_unless_the_request_says_ot
 
 @requirement("legs.chosen")
 @pytest.mark.parametrize("prefills", [False], ids=["turn"])
+async def test_a_chat_keeps_its_choice_which_a_request_may_override(world):
+    """Who has once chosen to wait for whole answers does not choose it with every message."""
+    api, outcomes = world.api, []
+    session_id = await api.new_session(model="up/m", on_break="continue")
+    choices = [("continue", None), ("settle", None), ("settle", "continue"), (None, None), ("continue", "settle")]
+    for kept, header in choices:
+        changed = await world.client.request("PATCH", f"/api/sessions/{session_id}", json={"on_break": kept})
+        assert (200, kept) == (changed.status, (await changed.json())["on_break"])
+        world.up.models["m"] = Model(20)
+        run_id = await api.start(session_id, "Tell me", "up/m", headers={"holdfast-on-break": header} if header else {})
+        outcomes.append((await api.settled(run_id))["outcome"])
+
+    assert ["completed", "failed", "completed", "failed", "failed"] == outcomes
+    bad = await world.client.request("PATCH", f"/api/sessions/{session_id}", json={"on_break": "maybe"})
+    assert 400 == bad.status
+
+
+@requirement("legs.chosen")
+async def test_the_choice_of_a_chat_goes_with_its_copies_and_comes_from_its_preset(world):
+    """A fork, an import and a preset set a chat up like the one that they were made of."""
+    api, post = world.api, world.client.post
+    assert 201 == (await post("/api/presets", {"name": "Sure", "on_break": "continue"})).status
+    session_id = await api.new_session(model="up/m", preset="Sure")
+    world.up.models["m"] = Model()
+    await api.settled(await api.start(session_id, "Tell me", "up/m"))
+    session = await api.session(session_id)
+    fork = await (await post(f"/api/sessions/{session_id}/fork", {"message_id": session["head_id"]})).json()
+    imported = await (await post("/api/sessions/import", session)).json()
+
+    assert ["continue"] * 3 == [each["on_break"] for each in (session, fork, imported)]
+    changed = await world.client.request("PATCH", f"/api/sessions/{session_id}", json={"on_break": "settle"})
+    assert (None, "settle") == ((changed := await changed.json())["preset"], changed["on_break"])
+
+
+@requirement("legs.chosen")
+@pytest.mark.parametrize("fallbacks", [{}, {"up/m": "other/m"}], ids=["alone", "with a fallback"])
+async def test_the_list_of_models_says_what_a_chat_does_by_itself(world, prefills, fallbacks):
+    """So the page's switch shows what will happen, not only what was chosen."""
+    listed = {model["id"]: model["on_break"] for model in (await world.api.get("/api/models"))["models"]}
+
+    assert ("continue" if prefills or fallbacks else "settle") == listed["up/m"]
+
+
+@requirement("legs.chosen")
+@pytest.mark.parametrize("prefills", [False], ids=["turn"])
 async def test_a_model_that_cannot_continue_its_message_is_asked_in_a_turn_only_where_that_was_chosen(world):
     """It costs a second prompt, and a seam that a small model may not hit."""
     world.up.models["m"] = Model(20)

@@ -335,6 +335,22 @@ async def test_settings_that_the_server_refuses_stay_in_the_dialog(tab, api):
     await expect(dialog.get_by_label("System prompt")).to_have_value("Be brief.")
 
 
+@requirement("legs.chosen")
+async def test_a_chat_can_be_told_to_continue_by_itself(tab, up, api):
+    """The switch shows what will happen, and only another choice than the usual one is kept."""
+    session_id = await api.new_session(model="up/m")
+    await tab.open(f"/s/{session_id}")
+    for wanted, kept in ((True, "continue"), (False, None)):
+        await tab.press("Chat settings")
+        dialog = tab.page.get_by_role("dialog")
+        switch = dialog.get_by_role("checkbox", name="Continue by itself if a response breaks off")
+        await expect(switch).to_be_checked(checked=not wanted)
+        await switch.set_checked(wanted)
+        await dialog.get_by_role("button", name="Save").click()
+        await expect(dialog).to_have_count(0)
+        assert kept == (await api.session(session_id))["on_break"]
+
+
 @requirement("ui.browser-composer")
 async def test_parameters_that_are_no_json_are_not_saved_and_say_so(tab, up):
     """What was typed is still there to be mended."""

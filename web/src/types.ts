@@ -3,6 +3,7 @@ import type {
   ComparisonFrame,
   FeedEntry,
   RunEvent,
+  Session,
   SessionDeleted,
   SessionListed,
   SessionsChanged,
@@ -32,7 +33,11 @@ export interface Model {
   name: string;
   /** For trying things out: scripted answers, or the tiny embedded model. */
   demo: boolean;
+  /** What is done if a response breaks off in a chat that does not say it. */
+  on_break: OnBreak;
 }
+
+export type OnBreak = NonNullable<Session["on_break"]>;
 
 export interface ProviderState {
   name: string;

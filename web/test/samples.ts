@@ -67,6 +67,7 @@ export function viewOf(changes: Partial<OpenSession> = {}): OpenSession {
     system: null,
     params: {},
     preset: null,
+    on_break: null,
     pinned: false,
     head_id: null,
     created_at: "2026-01-01T00:00:00.000Z",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..asks import OnBreak
 from ..events import (
     AnySettlement,
     Completed,
@@ -138,6 +139,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     preset: str = ""
     """The name of the preset from which it has its model, system prompt and parameters."""
+    on_break: OnBreak | None = None
+    """What is done if a response breaks off; None for what the settings say."""
     pinned: bool = False
     head_id: str | None = None
     created_at: float = 0.0

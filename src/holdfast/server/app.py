@@ -119,7 +119,7 @@ class HoldfastServer:
             stop_batches=batches.stop_of_keys,
             tasks=tasks,
         )
-        self.settings = SettingsFeature(http.bodies, current, configured, running.models)
+        self.settings = SettingsFeature(http.bodies, current, configured, running.models, running.breaks)
         agents = AgentsFeature(running.agents, store)
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
         started = [self.accounts, self.settings, agents]  # in this order

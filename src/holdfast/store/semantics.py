@@ -34,7 +34,7 @@ from . import (
     Spent,
 )
 
-CHANGEABLE = frozenset({"title", "titled", "model", "system", "params", "preset", "pinned", "head_id"})
+CHANGEABLE = frozenset({"title", "titled", "model", "system", "params", "preset", "on_break", "pinned", "head_id"})
 _MOST_WORDS = 16  # maximum number of words of a query that are used
 _LONGEST_WORD = 64  # maximum number of characters of a word that are indexed
 _MOST_TEXT = 1_000_000  # maximum number of characters of a message that are indexed

@@ -266,7 +266,13 @@ def step(agent_step: AgentStep) -> StepJson:
 
 def session(kept: Session) -> SessionJson:
     """Return a session without its messages."""
-    return {**listed_session(kept), "system": kept.system, "params": kept.params, "preset": kept.preset or None}
+    return {
+        **listed_session(kept),
+        "system": kept.system,
+        "params": kept.params,
+        "preset": kept.preset or None,
+        "on_break": kept.on_break,
+    }
 
 
 def listed_session(kept: Session) -> SessionHeadJson:

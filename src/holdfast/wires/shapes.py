@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict
 
+from ..asks import OnBreak
 from ..events import CallKind, LegHow, Outcome, StoppedBy, UsageSource
 
 OutcomeJson = Outcome
@@ -224,6 +225,8 @@ class SessionJson(SessionHeadJson):
     params: dict[str, Any]
     preset: str | None
     """The name of the preset that it was set up with."""
+    on_break: OnBreak | None
+    """What is done if a response breaks off; null for what the settings say."""
 
 
 class ExcerptJson(TypedDict):
@@ -433,6 +436,7 @@ class SessionChangedJson(TypedDict):
     system: NotRequired[str | None]
     params: NotRequired[dict[str, Any]]
     preset: NotRequired[str]
+    on_break: NotRequired[OnBreak | None]
     titled: NotRequired[str]
     head_id: NotRequired[str]
 

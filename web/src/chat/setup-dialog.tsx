@@ -2,6 +2,7 @@
 import type { TargetedSubmitEvent } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { changeSetup, current, setupForNew } from "../state/current";
+import { modelForNew, onBreakOf } from "../state/models";
 import { Dialog } from "../ui/dialog";
 import { objectFrom, objectText } from "../ui/json";
 import { t } from "../words";
@@ -20,16 +21,18 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
     Object.fromEntries(NUMBERS.map(([name]) => [name, String(setup.params[name] ?? "")])),
   );
   const [more, setMore] = useState(() => written(setup.params));
+  const usual = onBreakOf(setup.model ?? modelForNew.value);
+  const [onBreak, setOnBreak] = useState(setup.on_break ?? usual);
   const [problem, setProblem] = useState("");
   const [isAsked, setAsked] = useState(false);
-  const now = JSON.stringify([system, numbers, more]);
+  const now = JSON.stringify([system, numbers, more, onBreak]);
   const isChanged = useMemo(() => now, []) !== now;
   const close = () => (isChanged && !isAsked ? setAsked(true) : onClose());
   const save = async (event: TargetedSubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
     try {
       const params = { ...objectFrom(more, t().additionalParameters), ...filledIn(numbers) };
-      await changeSetup({ system: system.trim() || null, params });
+      await changeSetup({ system: system.trim() || null, params, on_break: onBreak === usual ? null : onBreak });
       onClose();
     } catch (error) {
       setProblem((error as Error).message);
@@ -67,6 +70,14 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
             value={more}
             onInput={(event) => setMore(event.currentTarget.value)}
           />
+        </label>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={onBreak === "continue"}
+            onChange={(event) => setOnBreak(event.currentTarget.checked ? "continue" : "settle")}
+          />
+          {t().continueItself}
         </label>
         <p class="problem" role="alert">
           {problem}

@@ -13,8 +13,9 @@ import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
 export const current = signal<Conversation | null>(null);
+export const NO_SETUP: Setup = { model: null, system: null, params: {}, on_break: null };
 /** What the next new session will have. */
-export const setupForNew = signal<Setup>({ model: null, system: null, params: {} });
+export const setupForNew = signal<Setup>(NO_SETUP);
 
 /** Show the session of the page's address from now on. */
 export function followPlace(): void {
@@ -99,7 +100,7 @@ async function begin(): Promise<Conversation> {
   const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });
   noteSession({ ...session, active_run: null, needs_approval: false });
   navigate(`/s/${session.id}`);
-  setupForNew.value = { model: null, system: null, params: {} };
+  setupForNew.value = NO_SETUP;
   if (!current.value) throw new Error("the new session is not shown");
   return current.value;
 }
@@ -137,7 +138,7 @@ export async function chooseModel(model: string): Promise<void> {
 }
 
 /** Change the settings of the session that is shown, or of the next one. */
-export async function changeSetup(setup: Pick<Session, "system" | "params">): Promise<void> {
+export async function changeSetup(setup: Pick<Session, "system" | "params" | "on_break">): Promise<void> {
   if (current.value) await current.value.change(setup);
   else setupForNew.value = { ...setupForNew.value, ...setup };
 }

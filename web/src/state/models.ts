@@ -1,7 +1,7 @@
 /** The models on offer, and the one that a new session gets. */
 import { computed, effect, signal } from "@preact/signals";
 import { api, isAway, key } from "../api";
-import type { Models } from "../types";
+import type { Models, OnBreak } from "../types";
 
 const LAST = "holdfast.model";
 
@@ -19,6 +19,10 @@ export const modelForNew = computed(() => {
 /** Whether a model is only for trying things out. */
 export const isDemo = (id: string | null): boolean =>
   models.value.providers.some(({ name, demo }) => demo && id?.startsWith(`${name}/`));
+
+/** What is done if a response of a model breaks off, in a chat that does not say it. */
+export const onBreakOf = (id: string | null): OnBreak =>
+  models.value.models.find((model) => model.id === id)?.on_break ?? "settle";
 
 /** Whether a model writes fixed text, to test a client. */
 export const isTest = (id: string): boolean => id.startsWith("scripted/");

@@ -12,10 +12,10 @@ import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall 
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
 import { Conversation, type Setup } from "./conversation";
-import { setupForNew } from "./current";
+import { NO_SETUP, setupForNew } from "./current";
 import { giveBack, keepDraft, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
-import { modelForNew } from "./models";
+import { modelForNew, onBreakOf } from "./models";
 import { complain } from "./toasts";
 
 export class TemporaryChat extends Conversation {
@@ -43,7 +43,7 @@ export class TemporaryChat extends Conversation {
     removeEventListener("beforeunload", askBeforeUnload);
     wouldLose.value = () => false;
     keepDraft(TEMPORARY, "");
-    setupForNew.value = { model: null, system: null, params: {} };
+    setupForNew.value = NO_SETUP;
   }
 
   async load(): Promise<void> {} // the server has nothing of it
@@ -193,7 +193,7 @@ export class TemporaryChat extends Conversation {
 
   /** Send the branch. Returns the settlement of a run that has failed at once, and null of one that has begun. */
   async #request(live: LiveRun, signal: AbortSignal): Promise<Settlement | null> {
-    const { system, params } = setupForNew.value;
+    const { system, params, on_break } = setupForNew.value;
     const { store: _, ...sent } = params; // nothing is to be stored at the provider either
     const said = this.messages.value.filter(({ content }) => textOf(content) || picturesOf(content).length);
     const messages = [
@@ -203,7 +203,11 @@ export class TemporaryChat extends Conversation {
     const ours = { messages, stream: true, background: false, session_id: null };
     const response = await fetch("/v1/chat/completions", {
       method: "POST",
-      headers: { ...authorization(), "content-type": "application/json" },
+      headers: {
+        ...authorization(),
+        "content-type": "application/json",
+        "holdfast-on-break": on_break ?? onBreakOf(live.model),
+      },
       body: JSON.stringify({ ...sent, ...(live.model && { model: live.model }), ...ours }),
       signal,
       cache: "no-store",

@@ -101,6 +101,7 @@ export const ar: Words = {
   maxTokens: "الحد الأقصى للرموز",
   defaultValue: "افتراضي",
   additionalParameters: "معاملات إضافية (JSON)",
+  continueItself: "المتابعة تلقائيًا إذا انقطع الرد",
   notAnObject: (field) => `${field}: يجب أن يكون كائن JSON، مثل {"top_k": 40}.`,
   save: "حفظ",
   chatNotFound: "المحادثة غير موجودة",

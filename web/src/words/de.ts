@@ -102,6 +102,7 @@ export const de: Words = {
   maxTokens: "Max. Tokens",
   defaultValue: "Standard",
   additionalParameters: "Weitere Parameter (JSON)",
+  continueItself: "Von selbst weiterschreiben, wenn eine Antwort abbricht",
   notAnObject: (field) => `${field} muss ein JSON-Objekt sein, etwa {"top_k": 40}.`,
   save: "Speichern",
   chatNotFound: "Chat nicht gefunden",

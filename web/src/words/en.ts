@@ -99,6 +99,7 @@ export const en = {
   maxTokens: "Max tokens",
   defaultValue: "Default",
   additionalParameters: "Additional parameters (JSON)",
+  continueItself: "Continue by itself if a response breaks off",
   notAnObject: (field: string) => `${field} must be a JSON object, such as {"top_k": 40}.`,
   save: "Save",
   chatNotFound: "Chat not found",

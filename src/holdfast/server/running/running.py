@@ -25,6 +25,7 @@ from ..live.live_settings import Configured
 from ..sources.agent_factory import agent_users_of, agents_of
 from ..sources.agent_users import models_of
 from ..sources.agents import AgentSources
+from ..sources.breaks import OnBreaks
 from ..sources.chat import ChatSources
 from ..sources.models import AllowedModels
 from ..starting.rate_limit import StartRate
@@ -51,6 +52,7 @@ class Running:
         self.prices = prices_of(settings)
         self.spending = Spending(store, owners, settings.budget, self.prices, settings.currency, time.time)
         self.reader = Reader()
+        self.breaks = OnBreaks(settings.on_break, lambda: configured.fallbacks)
         self.chats = ChatSources(
             store,
             configured.providers,
@@ -58,7 +60,7 @@ class Running:
             lambda: configured.fallbacks,
             observers.traces,
             self.spending.require_model,
-            on_break=settings.on_break,
+            breaks=self.breaks,
             idle=settings.idle_limit or None,
             reader=self.reader,
         )

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...asks import OnBreak, ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
+from ...asks import ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
 from ...errors import ModelNotFound, NoPrice, ProviderError
@@ -22,6 +22,7 @@ from ...store import RunRecord, Store
 from ...store.files import with_files
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
 from ..features.observe.traces import AnswerChat, Traces
+from .breaks import OnBreaks
 from .legs import MOST_LEGS, Legs, Written
 from .response_chains import conversation
 
@@ -41,14 +42,14 @@ class ChatSources:
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
         require: RequireModel | None = None,
-        on_break: Mapping[str, OnBreak] | None = None,
+        breaks: OnBreaks | None = None,
         idle: float | None = None,
         reader: Reader | None = None,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is.
 
-        `on_break` says what is done if an answer breaks off: of a model, a provider (`up/*`) or any (`*`). `idle` is
-        the idle limit of a run. `reader` reads the files of messages.
+        `breaks` says what is done if an answer breaks off. `idle` is the idle limit of a run. `reader` reads the files
+        of messages.
         """
         self._store = store
         self._providers = providers
@@ -56,7 +57,7 @@ class ChatSources:
         self._fallbacks = fallbacks
         self._require = require
         self._traces = traces
-        self._on_break = on_break or {}
+        self._breaks = breaks or OnBreaks({}, fallbacks)
         self._idle = idle
         self._reader = reader or Reader()
 
@@ -149,18 +150,13 @@ class ChatSources:
             self._providers.let_go(used)
 
     def _continues(self, record: RunRecord, found: FoundModel) -> bool:
-        """Return whether another call goes on with an answer of a model that breaks off.
-
-        In a session that is the default if the model can continue its own message, or has a fallback.
-        """
+        """Return whether another call goes on with an answer of a model that breaks off."""
         ask = record.ask
         if isinstance(ask, ProgramAsk) or chat_ask(ask).n > 1 or record.kind != "chat":
             return False
-        of_model = (self._on_break.get(name) for name in (found.name, f"{found.provider.name}/*", "*"))
-        if chosen := ask.on_break or next(filter(None, of_model), None):
-            return chosen == "continue"
-        can = found.provider.prefills or found.name in self._fallbacks()
-        return can and isinstance(ask, SessionAsk) and record.lifetime == "detached"
+        is_chat = isinstance(ask, SessionAsk) and record.lifetime == "detached"
+        chosen = ask.on_break or (self._breaks.in_chats(found) if is_chat else self._breaks.of(found))
+        return chosen == "continue"
 
     def _legs(self, record: RunRecord, out: Outlet, written: Written, *, is_owed: bool) -> Legs:
         """Return what lets models answer a run one after the other."""

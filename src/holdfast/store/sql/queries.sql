@@ -118,14 +118,14 @@ UPDATE runs SET oldest = seq WHERE n = ?
 SELECT * FROM sessions WHERE id = :id
 
 -- name: insert_session
-INSERT INTO sessions (id, owner, kind, title, titled, model, system, params, preset, pinned, head_id, created_at,
-    updated_at)
-VALUES (:id, :owner, :kind, :title, :titled, :model, :system, :params, :preset, :pinned, :head_id, :created_at,
-    :updated_at)
+INSERT INTO sessions (id, owner, kind, title, titled, model, system, params, preset, on_break, pinned, head_id,
+    created_at, updated_at)
+VALUES (:id, :owner, :kind, :title, :titled, :model, :system, :params, :preset, :on_break, :pinned, :head_id,
+    :created_at, :updated_at)
 
 -- name: save_session
 UPDATE sessions SET title = :title, titled = :titled, model = :model, system = :system, params = :params,
-    preset = :preset, pinned = :pinned,
+    preset = :preset, on_break = :on_break, pinned = :pinned,
     head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n,
     indexed_n = :indexed_n
 WHERE n = :n

@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from ....asks import OnBreak
 from ....attachments.kinds import ENDINGS, inline_url
 from ....compare.model import DOCUMENT, Comparison
 from ....errors import BadRequest
@@ -89,6 +90,7 @@ class _ArchivedSession(msgspec.Struct, frozen=True):
     model: str | None = None
     system: System | None = None
     params: dict[str, Any] = {}
+    on_break: OnBreak | None = None
     pinned: bool = False
     head_id: str | None = None
     created_at: datetime | None = None
@@ -304,6 +306,7 @@ class Importing:
             model=brought.model,
             system=brought.system,
             params=brought.params,
+            on_break=brought.on_break,
             pinned=brought.pinned,
             head_id=messages[-1].id if messages else None,
             created_at=_seconds(brought.created_at, now),

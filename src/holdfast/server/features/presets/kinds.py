@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from ....asks import OnBreak
 from ....errors import BadRequest
 from ...kit.request import System, check_params
 
@@ -31,7 +32,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Preset(Kept, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model, a system prompt and parameters. An agent is a model too, and brings its tools."""
+    """How a chat is set up: its model, system prompt and parameters. An agent is a model too, and brings its tools."""
 
     noun = "preset"
     prefix = "pre"
@@ -39,6 +40,8 @@ class Preset(Kept, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     system: System | None = None
     params: dict[str, Any] = {}
+    on_break: OnBreak | None = None
+    """What is done if a response breaks off; null for what the settings say."""
 
     def check(self) -> None:
         """Refuse parameters that the server sets itself."""

@@ -122,6 +122,7 @@ class _Ask(Generic[RunBody]):
         ask = SessionAsk(
             params={**session.params, **decoded.params},
             stream=wants_events(self.request),
+            on_break=session.on_break,
             notice=notice,
             default_agent=self.api.agents.has_default(allowed.caller, decoded.kind, allowed.model.name),
         )

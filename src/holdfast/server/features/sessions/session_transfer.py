@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT
+from ....asks import OnBreak
 from ....engine.core import Core
 from ....errors import BadRequest, MessageNotFound
 from ....events import CallKind, ToolCall
@@ -92,6 +93,7 @@ class ImportedSession(msgspec.Struct, frozen=True):
     model: str | None = None
     system: System | None = None
     params: dict[str, Any] = {}
+    on_break: OnBreak | None = None
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
@@ -142,6 +144,7 @@ class SessionTransferApi(Feature):
             model=brought.model,
             system=brought.system,
             params=brought.params,
+            on_break=brought.on_break,
             head_id=messages[-1].id,
             created_at=now,
             updated_at=now,

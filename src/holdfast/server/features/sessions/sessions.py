@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
+from ....asks import OnBreak
 from ....engine.core import Core
 from ....errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
 from ....history import Message, Session, branch
@@ -43,6 +44,8 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
     preset: str | None = None
     """The id or the name of a preset. The other fields have precedence."""
+    on_break: OnBreak | None = None
+    """What is done if a response breaks off; null for what the settings say."""
 
 
 class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +57,9 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system: System | msgspec.UnsetType | None = msgspec.UNSET
     params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     preset: str | msgspec.UnsetType = msgspec.UNSET
-    """The id or the name of a preset, which sets model, system prompt and parameters."""
+    """The id or the name of a preset, which sets model, system prompt, parameters and `on_break`."""
+    on_break: OnBreak | msgspec.UnsetType | None = msgspec.UNSET
+    """What is done if a response breaks off; null for what the settings say."""
     head_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -100,6 +105,7 @@ class SessionsApi(Feature):
             system=preset.system if body.system is None else body.system,
             params=params,
             preset=preset.name,
+            on_break=body.on_break or preset.on_break,
             created_at=now,
             updated_at=now,
         )
@@ -227,9 +233,9 @@ class SessionsApi(Feature):
         """Return the changes with those of a preset. What else sets the prompt or parameters leaves the preset."""
         if named:
             preset = await self._presets.named(access_of(request), named)
-            setup = {"system": preset.system, "params": preset.params}
+            setup: dict[str, Any] = {"system": preset.system, "params": preset.params, "on_break": preset.on_break}
             return setup | ({"model": preset.model} if preset.model else {}) | changes | {"preset": preset.name}
-        return {"preset": ""} | changes if {"system", "params"} & changes.keys() else changes
+        return {"preset": ""} | changes if {"system", "params", "on_break"} & changes.keys() else changes
 
     async def _leaf(self, session: Session, message_id: str) -> str:
         """Return the last message of the newest branch through a message."""

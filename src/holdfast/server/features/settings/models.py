@@ -9,11 +9,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import LOCAL, ME, READ
-from ....ids import new_id
-from ....upstreams import Providers, ProviderState
+from ....asks import OnBreak
+from ....ids import full_name, new_id
+from ....upstreams import FoundModel, Providers, ProviderState
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
+from ...sources.breaks import OnBreaks
 from ...sources.models import AllowedModels
 
 
@@ -24,6 +26,8 @@ class Listed(msgspec.Struct, frozen=True):
     provider: str
     name: str
     demo: bool
+    on_break: OnBreak = "settle"
+    """What is done if a response breaks off in a chat that does not say it."""
 
 
 ALL = {"all": "true for the demo models too, if a real provider lists a model"}
@@ -32,8 +36,8 @@ ALL = {"all": "true for the demo models too, if a real provider lists a model"}
 class ModelsApi(Feature):
     """The models that the caller may use, and who the caller is."""
 
-    def __init__(self, models: AllowedModels, currency: str) -> None:
-        self._models, self._currency = models, currency
+    def __init__(self, models: AllowedModels, breaks: OnBreaks, currency: str) -> None:
+        self._models, self._breaks, self._currency = models, breaks, currency
 
     @Endpoint("GET", "/v1/models", who=READ, query=ALL, answers={200: "the models"})
     async def openai_models(self, request: Request) -> ASGIApp:
@@ -65,8 +69,18 @@ class ModelsApi(Feature):
         providers = self._models.providers(access_of(request))
         states = await providers.states()
         default = await self._models.default(access_of(request))
-        listed = _listed(providers, states, default, _is_all(request))
+        listed = [
+            self._with_on_break(providers, each) for each in _listed(providers, states, default, _is_all(request))
+        ]
         return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
+
+    def _with_on_break(self, providers: Providers, model: Listed) -> Listed:
+        """Return a model with what is done if one of its responses breaks off."""
+        provider = next((each for each in providers.all if each.name == model.provider), None)
+        if provider is None:  # removed meanwhile
+            return model
+        found = FoundModel(provider, model.name, full_name(model.provider, model.name))
+        return msgspec.structs.replace(model, on_break=self._breaks.in_chats(found))
 
     @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
     async def me(self, request: Request) -> ASGIApp:

@@ -17,6 +17,7 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode
 from ...live.live_settings import Change, Configured, ProviderChange
+from ...sources.breaks import OnBreaks
 from ...sources.models import AllowedModels
 from ..accounts.keys import LOOK_EVERY
 from ..audit.audit import note_of
@@ -27,13 +28,20 @@ from .reload import CannotReload, Reloaded, Reloading
 class SettingsFeature(Feature):
     """The settings of the running server, and the models that follow from them."""
 
-    def __init__(self, bodies: Bodies, current: CurrentSettings, configured: Configured, models: AllowedModels) -> None:
+    def __init__(
+        self,
+        bodies: Bodies,
+        current: CurrentSettings,
+        configured: Configured,
+        models: AllowedModels,
+        breaks: OnBreaks,
+    ) -> None:
         self._bodies, self._current, self._configured, self._models = bodies, current, configured, models
         self.reloading: Reloading | None = None
         """Reloads the settings file; None in a program that embeds the server."""
         self.on_reload: Callable[[], object] = lambda: None
         """Called after a reload that was requested here. It lets the other nodes of `serve --nodes` reload too."""
-        self.inner = (ModelsApi(models, current.now.currency),)
+        self.inner = (ModelsApi(models, breaks, current.now.currency),)
 
     async def start(self) -> None:
         """Read the settings of the UI, and look for model servers: the engine may resume runs of found providers."""

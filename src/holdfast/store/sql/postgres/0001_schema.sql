@@ -11,6 +11,7 @@ CREATE TABLE sessions (
     system     text,
     params     bytea NOT NULL,
     preset     text NOT NULL DEFAULT '', -- the name of the preset that it was set up with
+    on_break   text, -- what is done if a response breaks off; NULL for what the settings say
     titled     text NOT NULL DEFAULT '', -- 'person' or 'model' if one of them wrote its title
     pinned     smallint NOT NULL,
     head_id    text COLLATE "C",

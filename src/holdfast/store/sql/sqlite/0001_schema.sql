@@ -10,6 +10,7 @@ CREATE TABLE sessions (
     system     TEXT,
     params     BLOB NOT NULL,
     preset     TEXT NOT NULL DEFAULT '', -- the name of the preset that it was set up with
+    on_break   TEXT, -- what is done if a response breaks off; NULL for what the settings say
     titled     TEXT NOT NULL DEFAULT '', -- 'person' or 'model' if one of them wrote its title
     pinned     INTEGER NOT NULL,
     head_id    TEXT,
