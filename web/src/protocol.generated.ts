@@ -179,6 +179,7 @@ export interface Session {
   head_id: string | null;
   id: string;
   model: string | null;
+  on_break: "continue" | "settle" | null;
   params: Record<string, unknown>;
   pinned: boolean;
   preset: string | null;
@@ -232,6 +233,7 @@ export interface OpenSession {
   id: string;
   messages: Message[];
   model: string | null;
+  on_break: "continue" | "settle" | null;
   params: Record<string, unknown>;
   pinned: boolean;
   preset: string | null;
@@ -376,6 +378,7 @@ export interface SessionChanged {
   head_id?: string;
   model?: string | null;
   n: number;
+  on_break?: "continue" | "settle" | null;
   params?: Record<string, unknown>;
   pinned?: boolean;
   preset?: string;
