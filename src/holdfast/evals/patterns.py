@@ -10,13 +10,11 @@ limit costs the child.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Sequence
 
 import msgspec
 
-from ..environment import child_environment
+from ..concurrency.limited_child import kill_child, limited, start_limited
 
 TIME_LIMIT = 2.0
 """Timeout of one search, in seconds."""
@@ -27,26 +25,19 @@ COMPILE_LIMIT = 5
 """Seconds of processor time for compiling all patterns of a batch."""
 
 _LONGEST_WAIT = 60.0  # seconds for the same on a busy machine, or on one without limits of processor time
-_LIMITED = """
+_MEMORY = 1 << 30
+_SEARCHES = limited(
+    """
 import json, re, sys
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-    {more}
-except (ImportError, ValueError, OSError):
-    pass
-"""
-_SEARCHES = (
-    _LIMITED.format(more="")
-    + """
 for line in sys.stdin:
     pattern, text = json.loads(line)
     print(int(re.search(pattern, text) is not None), flush=True)
-"""
+""",
+    memory=_MEMORY,
 )
-_COMPILES = (
-    _LIMITED.format(more=f"resource.setrlimit(resource.RLIMIT_CPU, ({COMPILE_LIMIT}, {COMPILE_LIMIT}))")
-    + """
+_COMPILES = limited(
+    """
+import json, re, sys
 fault = None
 for number, pattern in enumerate(json.load(sys.stdin)):
     try:
@@ -55,26 +46,10 @@ for number, pattern in enumerate(json.load(sys.stdin)):
         fault = {"number": number, "message": f"This is not a valid pattern: {error}."}
         break
 json.dump({"fault": fault}, sys.stdout)
-"""
+""",
+    memory=_MEMORY,
+    seconds=COMPILE_LIMIT,
 )
-
-
-async def _start(program: str) -> asyncio.subprocess.Process:
-    """Start a child. It needs no secret of the server, and /proc would show them to every tool."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-X", "utf8", "-c", program),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=child_environment(),
-    )
-
-
-async def _kill(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
 
 
 class PatternFault(msgspec.Struct, frozen=True):
@@ -97,14 +72,14 @@ class PatternCheck:
     async def fault(self, patterns: Sequence[str]) -> PatternFault | None:
         """Return the fault of the first pattern that cannot be compiled, or of all if they take too long."""
         async with self._turn:
-            child = await _start(_COMPILES)
+            child = await start_limited(_COMPILES)
             try:
                 async with asyncio.timeout(_LONGEST_WAIT):
                     output, _ = await child.communicate(msgspec.json.encode(patterns))
             except (TimeoutError, ConnectionError):
                 output = b""
             finally:
-                await _kill(child)
+                await kill_child(child)
         if not output:
             return PatternFault("Compiling the patterns takes too much time or memory. Simplify them.")
         return msgspec.json.decode(output, type=_Compiled).fault
@@ -144,14 +119,14 @@ class Patterns:
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._child is None or self._child.returncode is not None:
-            self._child = await _start(_SEARCHES)
+            self._child = await start_limited(_SEARCHES)
         return self._child
 
     async def close(self) -> None:
         """End the child."""
         child, self._child = self._child, None
         if child is not None:
-            await _kill(child)
+            await kill_child(child)
 
 
 async def _answer(child: asyncio.subprocess.Process, question: bytes) -> bytes:
