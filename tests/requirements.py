@@ -280,6 +280,14 @@ REQUIREMENTS: dict[str, str] = {
         "is served as a download alone."
     ),
     "files.refused": "A file that no model can read is refused before anything is stored, with what to do.",
+    "files.uploads": (
+        "A file can be sent ahead of its message: its type, size, pages and tokens are said, and it is kept for a day. "
+        "Only its owner can refer to it."
+    ),
+    "files.pdf": (
+        "A PDF reaches a model as its text, or its pages as pictures, read in a process with limits of time, memory, "
+        "pages and output; a model whose API takes PDFs gets it itself."
+    ),
     "hist.search-hit": (
         "A search names for each session a message with the words, and its sentence, the words marked, with its place; "
         "a long message is searched to its end."

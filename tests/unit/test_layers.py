@@ -81,6 +81,7 @@ SIDEWAYS = {
     ("pricing", "events"),  # a cost is that of a usage
     ("fields", "errors"),  # a field that cannot be honoured is an error
     ("access", "watchers"),
+    ("attachments", "concurrency"),  # a PDF is read in a child process
     ("access", "errors"),  # a request that outlives its access ends with an error
     ("store", "store.records"),  # re-exported by the package
     ("store.documents", "store"),
@@ -157,11 +158,12 @@ THIRD_PARTY: dict[str, set[str]] = {
     "http_client": {"aiohappyeyeballs", "httptools"},
     "store.postgres": {"msgspec", "asyncpg"},
     "upstreams.local.child": {"msgspec", "xllamacpp"},
+    "attachments.pdf_child": {"pypdfium2"},  # in a process of its own
 }
 
 RARE = {
     *("asyncpg", "cryptography", "fido2", "joserfc", "jsonschema", "mcp", "opentelemetry", "prometheus_client"),
-    *("prompt_toolkit", "rich", "segno", "xllamacpp", "zxcvbn"),
+    *("prompt_toolkit", "pypdfium2", "rich", "segno", "xllamacpp", "zxcvbn"),
 }
 """Packages that most servers never use. `importlib.import_module` loads one, or our module, when it is needed."""
 

@@ -1,10 +1,13 @@
-"""File parts of messages as a model reads them: a text whole, with its name, and a picture as a picture."""
+"""File parts of messages as a model reads them: a text whole, with its name, a picture as one, a PDF as either."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from .kinds import (
     PDF,
@@ -18,10 +21,35 @@ from .kinds import (
     text_in_file,
     type_of,
 )
+from .pdf import Pdfs
 
-__all__ = ["Reader", "has_files", "wrapped"]
+__all__ = ["Inspected", "Reader", "Takes", "has_files", "wrapped"]
 
 _TAG = "file"
+_CHARACTERS_OF_A_TOKEN = 4
+_PAGE_SEEN = 1500
+"""About how many tokens the picture of a page has."""
+
+
+class Takes(NamedTuple):
+    """What a model takes beside text. None: nobody has said."""
+
+    pictures: bool | None = None
+    pdf: bool = False
+    """True if its API takes a PDF itself, with its pictures."""
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file is, and about how many tokens a model reads of it. None: that depends on the model."""
+
+    name: str
+    type: str
+    size: int
+    sha256: str
+    tokens: int | None = None
+    pages: int | None = None
+    has_text: bool = True
+    """False for a picture, and for a PDF that is a scan: a model has to see."""
 
 
 class _Attached(NamedTuple):
@@ -29,16 +57,91 @@ class _Attached(NamedTuple):
 
     name: str
     content: Inline
+    wants_pictures: bool
 
 
 class Reader:
     """Reads files of messages."""
 
-    async def shown(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages with their files in the form that a model reads. Refuse a file that none can."""
+    def __init__(self) -> None:
+        self._pdfs = Pdfs()
+
+    async def check(self, messages: Sequence[dict[str, Any]], takes: Takes | None = None) -> None:
+        """Refuse a file that the model cannot read, with what to do."""
+        await self._shown(messages, takes or Takes(), is_strict=True)
+
+    async def shown(self, messages: Sequence[dict[str, Any]], takes: Takes | None = None) -> list[dict[str, Any]]:
+        """Return messages with their files in the form that a model reads.
+
+        In place of a file that it cannot read stands why: a chat goes on if its model is changed.
+        """
+        return await self._shown(messages, takes or Takes(), is_strict=False)
+
+    async def inspect(self, name: str, data: bytes) -> Inspected:
+        """Return what a file is, or refuse one that no model can read."""
+        refuse_unknown(name, data)
+        type, name = type_of(data) or "", clean_name(name)
+        sha256 = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+        found = Inspected(name=name, type=type, size=len(data), sha256=sha256, has_text=type not in PICTURES)
+        if type == PDF:
+            pdf = await self._pdfs.text(name, data)
+            tokens = len(pdf.text) // _CHARACTERS_OF_A_TOKEN if pdf.has_text else _PAGE_SEEN * len(pdf.pages)
+            return msgspec.structs.replace(found, pages=len(pdf.pages), tokens=tokens, has_text=pdf.has_text)
+        if (text := text_in_file(data)) is not None and type not in PICTURES:
+            return msgspec.structs.replace(found, tokens=len(wrapped(name, text)) // _CHARACTERS_OF_A_TOKEN)
+        return found
+
+    async def _shown(
+        self, messages: Sequence[dict[str, Any]], takes: Takes, *, is_strict: bool
+    ) -> list[dict[str, Any]]:
         if not has_files(messages):
             return list(messages)
-        return await asyncio.to_thread(lambda: [_shown(message) for message in messages])
+        return [await self._message(message, takes, is_strict=is_strict) for message in messages]
+
+    async def _message(self, message: dict[str, Any], takes: Takes, *, is_strict: bool) -> dict[str, Any]:
+        if not _has_file(message):
+            return message
+        shown = [await self._part(part, takes, is_strict=is_strict) for part in message["content"]]
+        parts = [part for each in shown for part in each]
+        if all(part.keys() == {"type", "text"} for part in parts):  # some models take no list
+            return {**message, "content": "\n\n".join(part["text"] for part in parts)}
+        return {**message, "content": parts}
+
+    async def _part(self, part: dict[str, Any], takes: Takes, *, is_strict: bool) -> list[dict[str, Any]]:
+        try:
+            attached = await asyncio.to_thread(_attached, part)
+            if attached is None:
+                return [part]
+            refuse_unknown(attached.name, attached.content.data)
+            if type_of(attached.content.data) == PDF:
+                return await self._pdf(part, attached, takes)
+            return [await asyncio.to_thread(_shown_part, attached)]
+        except BadFile as error:
+            if is_strict:
+                raise
+            return [_text(f"[{error}]")]
+
+    async def _pdf(self, part: dict[str, Any], attached: _Attached, takes: Takes) -> list[dict[str, Any]]:
+        """Return a PDF itself, its text, or its pages as pictures: what is asked for, and what the model takes."""
+        name, data = attached.name, attached.content.data
+        if takes.pdf and not attached.wants_pictures:
+            return [{**part, "file": {key: value for key, value in part["file"].items() if key != READ_AS}}]
+        if not attached.wants_pictures:
+            pdf = await self._pdfs.text(name, data)
+            if pdf.has_text:
+                return [_text(await asyncio.to_thread(lambda: wrapped(name, pdf.text)))]
+        if takes.pictures is False:
+            raise BadFile(
+                name, "has no text to read: its pages are pictures, and this model sees none. Choose one that does."
+            )
+        pages = (await self._pdfs.pictures(name, data)).pages
+        urls = [{"url": f"data:image/png;base64,{page}"} for page in pages if page]
+        head = _text(f"The pages of “{clean_name(name)}”, as pictures:")
+        return [head, *({"type": "image_url", "image_url": url} for url in urls)]
+
+
+READ_AS = "read_as"
+"""The field of a file part that asks for the pages of a PDF as `pictures`."""
 
 
 def has_files(messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -70,33 +173,25 @@ def _data_of(part: Any) -> str:
     return ""
 
 
-def _shown(message: dict[str, Any]) -> dict[str, Any]:
-    if not _has_file(message):
-        return message
-    parts = [_shown_part(part) for part in message["content"]]
-    if all(part.keys() == {"type", "text"} for part in parts):  # some models take no list
-        return {**message, "content": "\n\n".join(part["text"] for part in parts)}
-    return {**message, "content": parts}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _shown_part(part: dict[str, Any]) -> dict[str, Any]:
-    if (attached := _attached(part)) is None:
-        return part
-    name, (_, data) = attached
-    refuse_unknown(name, data)
+def _shown_part(attached: _Attached) -> dict[str, Any]:
+    data = attached.content.data
     if (type := type_of(data) or "") in PICTURES:
         return {"type": "image_url", "image_url": {"url": inline_url(type, data)}}
-    text = text_in_file(data)
-    return part if type == PDF or text is None else {"type": "text", "text": wrapped(name, text)}
+    return _text(wrapped(attached.name, text_in_file(data) or ""))
 
 
 def _attached(part: Any) -> _Attached | None:
-    name, data = "", _data_of(part)
+    data = _data_of(part)
+    if not data.startswith("data:"):
+        return None
+    name = ""
     match part:
         case {"file": {"filename": str(given)}}:
             name = given
-    if not data.startswith("data:"):
-        return None
     if (content := read_inline(data)) is None:
         raise BadFile(name, "is not in base64. Its file_data is a data: URL: data:TYPE;base64,…")
-    return _Attached(name, content)
+    return _Attached(name, content, wants_pictures=part["file"].get(READ_AS) == "pictures")

@@ -28,6 +28,14 @@ REQUEST_ERRORS = (
         "10.13",
     ),
     ErrorHelp(
+        "too_many_uploads",
+        "409",
+        "too many of the caller's files wait for a message",
+        "Files were sent ahead with `POST /api/files`, and no message refers to them.",
+        "Send their messages, or remove some with `DELETE /api/files/{sha256}`. After a day they are deleted.",
+        "10.15",
+    ),
+    ErrorHelp(
         "invalid_http",
         "400",
         "the received bytes are not an HTTP request that this server accepts; the connection is closed",

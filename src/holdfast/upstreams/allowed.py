@@ -9,6 +9,7 @@ from ..errors import ModelNotFound
 from ..events import Outlet
 from ..ids import ModelName, full_name
 from . import ChatRequest, Explaining, FoundModel, Provider, Providers, Reporting, has_model
+from .facts import ModelFacts, facts_of
 
 Allows = Callable[[ModelName], bool]
 """Returns whether a model may be used."""
@@ -71,6 +72,9 @@ class _Some:
 
     async def has(self, model: str) -> bool | None:
         return await has_model(self._provider, model) if self._allows(full_name(self.name, model)) else False
+
+    async def facts(self, model: str) -> ModelFacts:
+        return await facts_of(self._provider, model)
 
     async def list_models(self) -> list[str]:
         return self._some(await self._provider.list_models())

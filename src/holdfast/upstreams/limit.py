@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
 from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, has_model, provider_state
+from .facts import ModelFacts, facts_of
 
 PATIENCE = 1.0
 """Seconds of waiting before a run gets a notice about it."""
@@ -80,6 +81,10 @@ class LimitedProvider:
     async def has(self, model: str) -> bool | None:
         """Return whether the upstream has a model; None if its list cannot tell."""
         return await has_model(self._provider, model)
+
+    async def facts(self, model: str) -> ModelFacts:
+        """Return what is known of a model."""
+        return await facts_of(self._provider, model)
 
     async def list_models(self) -> list[str]:
         """Return the provider's models."""

@@ -19,6 +19,7 @@ from ..config.settings import AGENT, Settings
 from ..features.accounts.owners import Owners
 from ..features.budgets.budgets import Budgets
 from ..features.budgets.spending import Spending
+from ..features.files.uploads import Uploads
 from ..features.observe.metrics.observers import Observers
 from ..kit.chores import Chores
 from ..live.live_settings import Configured
@@ -27,6 +28,7 @@ from ..sources.agent_users import models_of
 from ..sources.agents import AgentSources
 from ..sources.breaks import OnBreaks
 from ..sources.chat import ChatSources
+from ..sources.model_files import ModelFiles
 from ..sources.models import AllowedModels
 from ..starting.rate_limit import StartRate
 from ..starting.room import Room
@@ -53,6 +55,7 @@ class Running:
         self.spending = Spending(store, owners, settings.budget, self.prices, settings.currency, time.time)
         self.reader = Reader()
         self.breaks = OnBreaks(settings.on_break, lambda: configured.fallbacks)
+        files = ModelFiles(configured.providers, self.reader)
         self.chats = ChatSources(
             store,
             configured.providers,
@@ -62,7 +65,7 @@ class Running:
             self.spending.require_model,
             breaks=self.breaks,
             idle=settings.idle_limit or None,
-            reader=self.reader,
+            files=files,
         )
         users = agent_users_of(settings, publish, owners.access)
         made = agents_of(settings, environ)
@@ -71,6 +74,7 @@ class Running:
         self.chores = Chores(self.engine.holds)
         self.budgets = Budgets(store, self.engine, owners, self.spending)
         self.models = AllowedModels(configured, self.agents)
+        self.uploads = Uploads(store, self.engine.now)
         limits = [StartRate(settings.starts_per_minute, self.engine, store)]
         self.starting = Starting(
             store,
@@ -80,7 +84,8 @@ class Running:
             check_agent=self.agents.check,
             kind_of=self.agents.kind_of,
             payer_of=self.budgets.payer,
-            check_files=self.reader.shown,
+            check_files=files.check,
+            uploads=self.uploads,
         )
 
     @asynccontextmanager

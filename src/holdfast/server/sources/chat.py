@@ -24,6 +24,7 @@ from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
 from ..features.observe.traces import AnswerChat, Traces
 from .breaks import OnBreaks
 from .legs import MOST_LEGS, Legs, Written
+from .model_files import ModelFiles
 from .response_chains import conversation
 
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
@@ -44,11 +45,11 @@ class ChatSources:
         require: RequireModel | None = None,
         breaks: OnBreaks | None = None,
         idle: float | None = None,
-        reader: Reader | None = None,
+        files: ModelFiles | None = None,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is.
 
-        `breaks` says what is done if an answer breaks off. `idle` is the idle limit of a run. `reader` reads the files
+        `breaks` says what is done if an answer breaks off. `idle` is the idle limit of a run. `files` reads the files
         of messages.
         """
         self._store = store
@@ -59,7 +60,7 @@ class ChatSources:
         self._traces = traces
         self._breaks = breaks or OnBreaks({}, fallbacks)
         self._idle = idle
-        self._reader = reader or Reader()
+        self._files = files or ModelFiles(providers, Reader())
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -276,7 +277,7 @@ class ChatSources:
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""
-        return await self._reader.shown(await self._said(record))
+        return await self._files.shown(await self._said(record), record.model)
 
     async def _said(self, record: RunRecord) -> list[dict[str, Any]]:
         ask = model_ask(record.ask)

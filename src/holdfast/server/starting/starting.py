@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -31,8 +31,24 @@ ON_BREAK = "holdfast-on-break"
 """The header that says what is done if the answer breaks off."""
 
 
-CheckFiles = Callable[[Sequence[dict[str, Any]]], Awaitable[object]]
-"""Refuses messages with a file that no model can read."""
+class CheckFiles(Protocol):
+    """Refuses messages with a file that a model cannot read; without a model, one that none can."""
+
+    async def __call__(self, messages: Sequence[dict[str, Any]], model: str | None = None) -> object:
+        """Check the files of messages in OpenAI's shape."""
+        ...
+
+
+class BringsFiles(Protocol):
+    """Has the files that were sent ahead of their messages."""
+
+    async def brought(self, owner: str, messages: Sequence[Message]) -> list[Message]:
+        """Return messages with an owner's own files in place of references to them."""
+        ...
+
+    async def brought_in(self, owner: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Do the same with messages in OpenAI's shape."""
+        ...
 
 
 class AskedModel(NamedTuple):
@@ -74,6 +90,14 @@ class AllowedStart(NamedTuple):
         """Start the run, as `Starting.start` does."""
         return self.starting.start(record, input, idempotency=self.key, **how)
 
+    async def brought(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages with the files that the caller has sent before, in place of references to them."""
+        return await self.starting.uploads.brought(self.caller.owner, messages)
+
+    async def brought_in(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Do the same with messages in OpenAI's shape."""
+        return await self.starting.uploads.brought_in(self.caller.owner, messages)
+
 
 class Starting:
     """Starts runs: the only caller of `Core.submit` in the server."""
@@ -89,15 +113,16 @@ class Starting:
         kind_of: Callable[[ModelName, str], str],
         payer_of: Callable[[Request], Payer],
         check_files: CheckFiles,
+        uploads: BringsFiles,
     ) -> None:
         """`find_model` returns a model that the caller may use; `check_agent` refuses what an agent cannot do.
 
-        `check_files` refuses messages with files that no model can be given.
+        `check_files` refuses messages with files that no model can be given. `uploads` has those that were sent before.
         """
         self.room, self.kind_of = room, kind_of
         self._store, self._engine = store, engine
         self._find_model, self._check_agent, self._payer_of = find_model, check_agent, payer_of
-        self.check_files = check_files
+        self.check_files, self.uploads = check_files, uploads
         self._tasks = OwnedTasks("the start of runs")
 
     async def allow(self, request: Request, model: str | None, key: Idempotency | None = None) -> Run | AllowedStart:
@@ -128,7 +153,7 @@ class Starting:
         reserved is used or given back, even if the caller leaves in between.
         """
         await self._check_agent(record)
-        await self.check_files(_sent(record, input))
+        await self.check_files(_sent(record, input), record.model)
         submit = partial(self._submit, record, input, session, how)
         if self.room.is_free(record.payer):
             return await submit()

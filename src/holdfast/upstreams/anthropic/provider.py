@@ -17,7 +17,6 @@ from ...http_client.route import Route
 from .. import ChatRequest
 from ..decoding import MAX_EVENT, MAX_TEXT
 from ..http.address import key_in
-from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -44,6 +43,9 @@ class Anthropic(HTTPProvider):
 
     Costs one HTTP session, and for each stream one connection.
     """
+
+    sees = True
+    reads_pdf = True
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Anthropic(HTTPProvider):
         query: dict[str, Any] = {"limit": _PAGE}
         for _ in range(_MOST_PAGES):
             page = await self.upstream.get("/v1/models", self._max_event, urlencode(query))
-            listed = model_names(page)
+            listed = self.listed(page)
             if listed is None:
                 return None
             names += listed

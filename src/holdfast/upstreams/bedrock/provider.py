@@ -42,6 +42,9 @@ class Bedrock(HTTPProvider):
     Costs one HTTP session, and for each stream one connection.
     """
 
+    sees = True
+    reads_pdf = True
+
     def __init__(self, setup: ProviderSetup) -> None:
         super().__init__(
             upstream_of(setup, "Authorization"),

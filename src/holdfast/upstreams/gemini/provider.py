@@ -12,7 +12,6 @@ from ...errors import ProviderRefused
 from ...events import Outlet
 from .. import ChatRequest
 from ..decoding import MAX_EVENT
-from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -41,6 +40,9 @@ class Gemini(HTTPProvider):
 
     Costs one HTTP session, and for each stream one connection.
     """
+
+    sees = True
+    reads_pdf = True
 
     def __init__(self, setup: ProviderSetup) -> None:
         super().__init__(
@@ -78,7 +80,7 @@ class Gemini(HTTPProvider):
         query: dict[str, Any] = {"pageSize": _PAGE}
         for _ in range(_MOST_PAGES):
             page = await self.upstream.get("/models", MAX_EVENT, urlencode(query))
-            listed = model_names(_for_chats(page))
+            listed = self.listed(_for_chats(page))
             if listed is None:
                 return None
             names += [name.removeprefix("models/") for name in listed]

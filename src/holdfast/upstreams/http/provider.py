@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from ..facts import ModelFacts, facts_in
 from ..kinds import ProviderSetup
 from ..profiles import Unlisted
 from .address import key_in
-from .catalogue import Catalogue
+from .catalogue import Catalogue, model_names
 from .upstream import HTTPUpstream
 
 __all__ = ["HTTPProvider", "upstream_of"]
+
+_OPENAI = "https://api.openai.com/"
 
 
 class HTTPProvider:
@@ -19,6 +23,11 @@ class HTTPProvider:
     If no models are configured, they are requested from the upstream, with a timeout of `models_timeout` seconds, and
     again after `models_fresh` seconds.
     """
+
+    sees: bool | None = None
+    """Whether its models take pictures, if that is the same for all."""
+    reads_pdf = False
+    """Whether its API takes a PDF itself: OpenAI's own does, and other servers of its dialects do not."""
 
     def __init__(
         self,
@@ -39,6 +48,8 @@ class HTTPProvider:
         self.upstream = upstream
         self._unlisted = unlisted
         self._catalogue = Catalogue(self.look_up, models_timeout, models_fresh)
+        self._facts: dict[str, ModelFacts] = {}
+        self._is_openais = upstream.url_of("").startswith(_OPENAI)
 
     async def look_up(self) -> list[str] | None:
         """Request the models of the upstream; None if it returned no list."""
@@ -47,6 +58,20 @@ class HTTPProvider:
     async def list_models(self) -> list[str]:
         """Return the configured models, or the cached list of the upstream; empty if there is none yet."""
         return list(self.models) if self.models is not None else await self._catalogue.names()
+
+    def listed(self, page: Any) -> list[str] | None:
+        """Return the ids in a list of models, and note what it says of them; None if there is no list."""
+        names = model_names(page)
+        self._facts |= {} if names is None else facts_in(page)
+        return names
+
+    async def facts(self, model: str) -> ModelFacts:
+        """Return what is known of a model: what the upstream's list says, and what holds for the dialect."""
+        if not self._facts:
+            await self._catalogue.names()
+        found = self._facts.get(model) or self._facts.get(f"models/{model}") or ModelFacts()
+        sees = self.sees if found.sees is None else found.sees
+        return ModelFacts(window=found.window, sees=sees, reads_pdf=self.reads_pdf or self._is_openais)
 
     async def has(self, model: str) -> bool | None:
         """Return whether the upstream lists a model; None if unknown."""

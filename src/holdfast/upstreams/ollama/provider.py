@@ -8,7 +8,6 @@ from ...errors import ProviderRefused
 from ...events import Outlet
 from .. import ChatRequest, Forwarded
 from ..decoding import MAX_EVENT
-from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -69,7 +68,7 @@ class Ollama(HTTPProvider):
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream for its models."""
-        return model_names(await self.upstream.get("/api/tags", MAX_EVENT))
+        return self.listed(await self.upstream.get("/api/tags", MAX_EVENT))
 
 
 KIND = ProviderKind(make=Ollama, options=OllamaOptions, base_url=BASE_URL)

@@ -19,7 +19,6 @@ from ...http_client.route import Route
 from .. import ChatRequest, Forwarded
 from ..decoding import MAX_EVENT, MAX_TEXT
 from ..http.address import key_in
-from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -223,7 +222,7 @@ class OpenAICompatible(HTTPProvider):
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream; None if it gave no list."""
-        return model_names(await self.upstream.get("/models", self._max_event))
+        return self.listed(await self.upstream.get("/models", self._max_event))
 
 
 def _query(name: str) -> str:

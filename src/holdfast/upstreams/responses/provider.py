@@ -23,7 +23,6 @@ from ...errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
 from ...events import Notice, Outlet, put
 from .. import ChatRequest
 from ..decoding import MAX_EVENT
-from ..http.catalogue import model_names
 from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -184,7 +183,7 @@ class Responses(HTTPProvider):
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream for its models."""
-        return model_names(await self.upstream.get("/models", MAX_EVENT))
+        return self.listed(await self.upstream.get("/models", MAX_EVENT))
 
     async def close(self) -> None:
         """Close all streams and connections, and wait for work on the disk."""

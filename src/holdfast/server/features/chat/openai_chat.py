@@ -122,7 +122,7 @@ class ChatStarts:
             ask,
             params={field: value for field, value in decoded.items() if field not in OURS},
             stream=body.stream in (True, "true") if streams is None else streams,
-            messages=decoded["messages"] if name is None else [],
+            messages=await allowed.brought_in(decoded["messages"]) if name is None else [],
             session_name=name,
             n=body.n or 1,
             include_usage=body.stream_options is not None and body.stream_options.include_usage,
@@ -154,6 +154,7 @@ class ChatStarts:
             input = [_stored(said) for said in body.messages if said.role in ("user", "assistant", "tool")]
         if any(said.role == "tool" for said in input):
             await self._check_results(session, input)
+        input = await allowed.brought(input)
         await check_references(self._store, session.id, input)
         record = allowed.record(replace(ask, system=system), lifetime=lifetime, session_id=session.id)
         replaces = ask.run_name is not None and body.if_busy == "reject"

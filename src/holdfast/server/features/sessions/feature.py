@@ -9,6 +9,7 @@ from ...kit.calls import Http
 from ...kit.feature import Feature
 from ...running.running import Running
 from ..accounts.people.people import People
+from ..files.api import FilesApi
 from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sharing.reach import Reach
@@ -23,7 +24,7 @@ from .sessions import SessionsApi
 
 
 class SessionsFeature(Feature):
-    """Sessions, their runs, queues and feeds."""
+    """Sessions, their runs, queues and feeds, and files that wait for a message."""
 
     def __init__(
         self,
@@ -49,4 +50,5 @@ class SessionsFeature(Feature):
             SessionTransferApi(bodies, reach, engine, store),
             QueueApi(bodies, reach, engine, store),
             FeedApi(streams, reach, engine, store, prices),
+            FilesApi(bodies, running.reader, running.uploads),
         )

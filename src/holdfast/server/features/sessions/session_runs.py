@@ -111,7 +111,7 @@ class _Ask(Generic[RunBody]):
         is_fixed = continues is not None or (parent != HEAD and self.decoded.if_busy == "reject")
         return await allowed.start(
             record,
-            [_signed(message, author_of(self.request)) for message in input],
+            [_signed(message, author_of(self.request)) for message in await allowed.brought(input)],
             parent=parent,
             expect_head=self.session.head_id if is_fixed else HEAD,
             if_busy="reject" if self.decoded.if_busy == "steer" else self.decoded.if_busy,

@@ -1,0 +1,1 @@
+"""Files that are uploaded before the message that they are for."""

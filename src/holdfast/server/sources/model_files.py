@@ -1,0 +1,39 @@
+"""Files of messages in the form that the model of a run takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...attachments.reading import Reader, Takes, has_files
+from ...errors import ModelNotFound
+from ...upstreams import Providers
+from ...upstreams.facts import facts_of
+
+
+class ModelFiles:
+    """Reads files for models, each as that model takes it."""
+
+    def __init__(self, providers: Providers, reader: Reader) -> None:
+        self._providers, self._reader = providers, reader
+
+    async def check(self, messages: Sequence[dict[str, Any]], model: str | None = None) -> None:
+        """Refuse a file that the model cannot read; without a model, one that none can."""
+        if has_files(messages):
+            await self._reader.check(messages, await self._takes(model))
+
+    async def shown(self, messages: Sequence[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+        """Return messages with their files in the form that the model reads."""
+        if not has_files(messages):
+            return list(messages)
+        return await self._reader.shown(messages, await self._takes(model))
+
+    async def _takes(self, model: str | None) -> Takes:
+        if model is None:
+            return Takes()
+        try:
+            found = await self._providers.find(model)
+        except ModelNotFound:
+            return Takes()
+        facts = await facts_of(found.provider, found.model)
+        return Takes(pictures=facts.sees, pdf=facts.reads_pdf)
