@@ -819,6 +819,9 @@ REQUIREMENTS: dict[str, str] = {
         "In a real browser: the page's text is the log's; stop, reload, tabs in step, a killed server and a lost "
         "network lose and repeat no word."
     ),
+    "ui.browser-back": (
+        "In a real browser: a page that comes back finds a dead connection at once, and loses no word."
+    ),
     "ui.browser-pictures": (
         "A photo of a phone is made small before it is sent. A session fetches its pictures when they are looked at, "
         "once; 8 photos and 2,000 messages open with the bytes of 1.5 s at 10 Mbit/s."

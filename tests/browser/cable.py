@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -71,11 +72,13 @@ class Listener:
 
 
 class Cable(Listener):
-    """Carries bytes to a port and back, until it is pulled."""
+    """Carries bytes to a port and back, until it is pulled, or falls silent: then no end learns that they are lost."""
 
     def __init__(self, to: int) -> None:
         super().__init__()
         self._to = to
+        self._silences = 0
+        self._is_silent = False
 
     @property
     def url(self) -> str:
@@ -87,11 +90,27 @@ class Cable(Listener):
     async def plug_in(self) -> None:
         await self.listen()
 
+    def fall_silent(self) -> None:
+        """Swallow all bytes from now on."""
+        self._silences, self._is_silent = self._silences + 1, True
+
+    def speak_again(self) -> None:
+        """Carry what new connections bring. Those of before stay silent for ever."""
+        self._is_silent = False
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._to)
         self._open.add(back)
+        before = self._silences - self._is_silent
+
+        def carries() -> bool:
+            return before == self._silences
+
         try:
-            ways = [asyncio.create_task(_copy(reader, back)), asyncio.create_task(_copy(there, writer))]
+            ways = [
+                asyncio.create_task(_copy(reader, back, carries)),
+                asyncio.create_task(_copy(there, writer, carries)),
+            ]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             back.transport.abort()
             writer.transport.abort()
@@ -113,7 +132,8 @@ class Elsewhere(Listener):
         self.visited.set()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, carries: Callable[[], bool]) -> None:
     while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
+        if carries():
+            writer.write(data)
+            await writer.drain()

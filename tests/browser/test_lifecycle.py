@@ -11,6 +11,13 @@ from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Rol
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+PHONE = "delete window.SharedWorker; window.ahead = 0; const now = Date.now; Date.now = () => now() + window.ahead;"
+"""A browser in which the page itself has the connection, and stops with it. Its clock can be put forward."""
+COMES_BACK = {
+    "resume": "document.dispatchEvent(new Event('resume'))",
+    "visibilitychange": "document.dispatchEvent(new Event('visibilitychange'))",
+    "online": "window.dispatchEvent(new Event('online'))",
+}
 HALF = "The tide comes in"
 REST = " and goes out again."
 
@@ -121,6 +128,46 @@ async def test_a_pulled_cable_loses_no_word(new_tab, server, up, stack):
     await tab.sees_ending("completed", HALF + REST)
     await expect(tab.away).to_have_count(0)
     await expect(tab.box).to_have_value("And of the moon?")
+
+
+@requirement("ui.browser-chat", "ui.browser-back")
+@pytest.mark.parametrize(
+    ("network", "how"),
+    [("dead", "resume"), ("dead", "visibilitychange"), ("dead", "online"), ("healthy", "resume")],
+)
+async def test_a_page_that_stood_still_is_current_when_it_is_back(new_tab, server, up, api, stack, network, how):
+    """A phone in a pocket: nothing says that the connection is lost, and nobody who is back waits for a time limit.
+
+    No timer that lasts ends in this page: what it does comes from being looked at again. A headless browser has no
+    page that is hidden, which is the only one that it would freeze: the debugger stops the page.
+    """
+    cable = await stack.enter_async_context(Cable(server.port))
+    tab = await new_tab(None, url=cable.url)
+    await tab.lingers()
+    await tab.page.add_init_script(PHONE)
+    await tab.open("/")
+    up.enqueue(gated(f"{network} {how}"))
+    await tab.say("Tell me of the tide")
+    await tab.reads(HALF)
+    run = (await api.session(tab.session_id))["active_run"]["id"]
+    opened: list[str] = []
+    tab.page.on("request", lambda request: opened.append(request.url) if "/api/events?" in request.url else None)
+    if network == "dead":
+        cable.fall_silent()
+        await tab.measure("window.ahead = 60_000")
+    debugger = await tab.page.context.new_cdp_session(tab.page)
+    await debugger.send("Debugger.enable")
+    await debugger.send("Debugger.pause")
+    up.open(f"{network} {how}")
+    await api.settled(run)
+    cable.speak_again()
+    await debugger.send("Debugger.disable")
+    await tab.measure(COMES_BACK[how])
+
+    await tab.sees_ending("completed", HALF + REST)
+    await tab.transcript_is(["Tell me of the tide", HALF + REST])
+    await expect(tab.away).to_have_count(0)
+    assert (network == "dead") is bool(opened)
 
 
 @requirement("ui.browser-chat")

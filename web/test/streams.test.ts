@@ -115,3 +115,40 @@ test("a page that comes back connects at once if nothing came for longer than th
 
   expect(cursors(server.opened[1])).toEqual(["a@4"]);
 });
+
+test("a page that comes back does not wait for an attempt that was made while the network was dead", async () => {
+  const server = new Server();
+  const answers = fetch;
+  const lost = vi.fn((_: string, { signal }: RequestInit) => hanging(signal));
+  const { streams } = reading();
+  vi.stubGlobal("fetch", lost);
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(lost).toHaveBeenCalled());
+  vi.stubGlobal("fetch", answers);
+  vi.spyOn(Date, "now").mockReturnValue(Date.now() + 5_000);
+  streams.wake();
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+
+  expect(cursors(server.opened[0])).toEqual(["a@3"]);
+});
+
+test("a page that comes back leaves a healthy stream as it is", async () => {
+  const server = new Server();
+  const { streams, heard } = reading();
+  streams.watch("a", "3");
+  await vi.waitFor(() => expect(server.opened).toHaveLength(1));
+  const clock = vi.spyOn(Date, "now").mockReturnValue(Date.now() + 9_000);
+  server.send("a", ["4", changed(4)]);
+  await vi.waitFor(() => expect(heard).toHaveLength(1));
+  clock.mockReturnValue(Date.now() + 9_000);
+  for (let time = 0; time < 5; time++) streams.wake();
+  server.send("a", ["5", changed(5)]);
+  await vi.waitFor(() => expect(heard).toHaveLength(2));
+
+  expect(server.opened).toHaveLength(1);
+});
+
+/** What never answers, and ends only when it is given up. */
+function hanging(signal: AbortSignal | null | undefined): Promise<Response> {
+  return new Promise((_, fail) => signal?.addEventListener("abort", () => fail(new Error("given up"))));
+}

@@ -28,6 +28,7 @@ export function startConnection(): void {
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake());
   document.addEventListener("resume", wake);
   addEventListener("pageshow", ({ persisted }) => persisted && wake());
+  addEventListener("online", wake); // not every browser tells its workers
 }
 
 /** Forget the key, here and in every other tab of this browser. */

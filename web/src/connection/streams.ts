@@ -14,6 +14,12 @@ export interface Receiver {
 const SILENCE = 25_000;
 /** A page that comes back waits no longer than this: a phone closes connections in the background, and says nothing. */
 const SILENCE_ON_WAKING = 11_000;
+/**
+ * Nor longer than this for the answer to an attempt, and that a few times: it may have been made while the network was
+ * dead, or on one of the idle connections that a browser keeps, which died with it.
+ */
+const UNANSWERED_ON_WAKING = 500;
+const QUICK_ATTEMPTS = 6;
 const LONGEST_PAUSE = 5_000;
 
 export class Streams {
@@ -23,6 +29,7 @@ export class Streams {
   #watchdog: Watchdog | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #failures = 0;
+  #quickAttempts = 0;
   state: StreamState = "idle";
 
   constructor(private readonly receiver: Receiver) {
@@ -49,7 +56,9 @@ export class Streams {
 
   /** Somebody looks at the page again: connect at once if the connection is lost, or silent for too long. */
   wake(): void {
-    if (this.state === "away") this.#connectSoon(0);
+    this.#failures = 0; // what failed while nobody looked makes nobody wait now
+    this.#quickAttempts = QUICK_ATTEMPTS;
+    if (this.state === "away" || this.#watchdog?.isOverdue()) this.#connectSoon(0);
     else this.#watchdog?.wake();
   }
 
@@ -82,6 +91,7 @@ export class Streams {
     }
     if (this.#abort !== abort || this.state === "unauthorized") return;
     if (this.#failures++) this.#tell("away");
+    if (this.#quickAttempts-- > 0) return this.#connectSoon(0);
     this.#connectSoon(Math.min(LONGEST_PAUSE, 100 * 2 ** this.#failures) * (0.7 + Math.random() * 0.3));
   }
 
@@ -90,13 +100,14 @@ export class Streams {
       [...this.#cursors].map(([id, cursor]) => (id === LIST ? [id, cursor] : ["session", `${id}@${cursor}`])),
     );
     const headers: Record<string, string> = this.#key ? { authorization: `Bearer ${this.#key}` } : {};
-    const watchdog = new Watchdog(() => abort.abort());
+    const watchdog = new Watchdog(() => abort.abort(), this.#quickAttempts > 0 ? UNANSWERED_ON_WAKING : SILENCE);
     this.#watchdog = watchdog;
     try {
       const response = await fetch(`/api/events?${query}`, { headers, signal: abort.signal, cache: "no-store" });
       if (response.status === 401) return this.#tell("unauthorized");
       if (!response.ok || !response.body) throw new Error(`the server answered ${response.status}`);
-      this.#failures = 0;
+      this.#failures = this.#quickAttempts = 0;
+      watchdog.reset();
       this.#tell("open");
       await this.#copy(response.body.getReader(), watchdog, abort.signal);
     } finally {
@@ -134,17 +145,29 @@ export class Streams {
 /** Notices a connection that has gone silent: a closed lid or a lost network says no goodbye. */
 class Watchdog {
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #heardAt = 0;
-  constructor(private readonly bark: () => void) {
-    this.reset();
+  #heardAt = Date.now();
+  #onWaking = UNANSWERED_ON_WAKING;
+  constructor(
+    private readonly bark: () => void,
+    unanswered: number,
+  ) {
+    this.#set(unanswered);
   }
+  /** Something came. */
   reset(): void {
     this.#heardAt = Date.now();
+    this.#onWaking = SILENCE_ON_WAKING;
     this.#set(SILENCE);
   }
-  /** Timers stand still in a page that sleeps: count from the clock. */
+  isOverdue(): boolean {
+    return this.#left() <= 0;
+  }
   wake(): void {
-    this.#set(Math.max(0, this.#heardAt + SILENCE_ON_WAKING - Date.now()));
+    this.#set(Math.max(0, this.#left()));
+  }
+  /** For how long a page that has come back waits. Timers stand still in one that sleeps: it counts from the clock. */
+  #left(): number {
+    return this.#heardAt + this.#onWaking - Date.now();
   }
   #set(pause: number): void {
     clearTimeout(this.#timer);
