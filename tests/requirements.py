@@ -292,6 +292,11 @@ REQUIREMENTS: dict[str, str] = {
         "A search names for each session a message with the words, and its sentence, the words marked, with its place; "
         "a long message is searched to its end."
     ),
+    "hist.filing": (
+        "Folders, tags and the archive are an owner's own: a list is filtered by them, a search finds archived chats, "
+        "and filing is no change of the conversation."
+    ),
+    "hist.bulk": "Several chats are filed in one call, all or none; of several that are deleted each is reported.",
     "hist.run-list": "Runs are listed with their question and chat, and by outcome.",
     "hist.no-sharing": "The same first message without a session id shares nothing.",
     # llama.cpp's resumable dialect

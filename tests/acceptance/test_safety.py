@@ -185,6 +185,8 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "text": "Hi",
         "format": "holdfast-presets",
         "version": 1,
+        "sessions": ["ses_0000000000000000000000"],
+        "kind": "folder",
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}

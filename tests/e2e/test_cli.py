@@ -729,6 +729,26 @@ async def test_a_session_can_be_taken_along(shell, api, tmp_path):
     assert "No sessions found." in (await shell("sessions", "ls", "-q", "Straße")).err
 
 
+@requirement("hist.filing")
+async def test_sessions_are_filed_and_listed_by_folder_and_tag(shell, api):
+    """A year of chats has an order in the terminal too."""
+    first, second = await api.new_session(title="Tides"), await api.new_session(title="Soup")
+    filed = await shell("sessions", "file", first, second, "--folder", "Of the sea", "--tag", "kept")
+    put_away = await shell("sessions", "file", second, "--folder", "", "--archive")
+    listed = await shell("sessions", "ls", "--folder", "Of the sea", "--tag", "kept")
+    archived = await shell("sessions", "ls", "--archived")
+    labels = await shell("sessions", "labels")
+    nothing = await shell("sessions", "file", first)
+
+    assert {f"{first} filed", f"{second} filed"} == set(filed.out.split("\n")) - {""}
+    assert 0 == put_away.code
+    assert [first] == [line.split("\t")[0] for line in listed.out.splitlines()[1:]]
+    assert listed.out.endswith("\tOf the sea\tkept\t\n")
+    assert [second] == [line.split("\t")[0] for line in archived.out.splitlines()[1:]]
+    assert "folder\tOf the sea\t1\ntag\tkept\t1\narchive\t\t1\n" in labels.out
+    assert (2, True) == (nothing.code, "--folder" in nothing.err)
+
+
 @requirement("hist.search-hit")
 async def test_a_search_prints_the_sentence_and_marks_its_words(shell, api):
     """For a program in columns and as JSON; for a person the words stand out."""

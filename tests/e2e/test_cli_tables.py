@@ -124,8 +124,8 @@ async def test_a_pipe_gets_a_header_whole_ids_and_iso_times(shell, made):
     reason = r"This model fails on purpose\.\tone two three\t[^\t]+"
     failed = rf"^{made['failed']}\tfailed\t{ISO}\tscripted/fail\tone( two)?\t{reason}$"
     assert re.search(failed, runs.out, re.MULTILINE)
-    assert "session\tchanged\ttitle\tstate" == sessions.out.split("\n")[0]
-    assert re.search(rf"^{made['first']}\t{ISO}\tWhat is the meaning.*\t$", sessions.out, re.MULTILINE)
+    assert "session\tchanged\ttitle\tstate\tfolder\ttags\tarchived" == sessions.out.split("\n")[0]
+    assert re.search(rf"^{made['first']}\t{ISO}\tWhat is the meaning.*\t\t\t\t$", sessions.out, re.MULTILINE)
     assert "model\tdefault\tdemo" == (await shell("models")).out.split("\n")[0]
 
 

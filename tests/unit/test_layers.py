@@ -43,6 +43,7 @@ LAYERS: dict[str, int] = {
     "store.records": 2,
     "store": 2,
     "store.nodes": 2,  # a part of the Protocol
+    "store.filing": 2,  # a part of the Protocol
     "store.people": 2,  # parts of the Protocol
     "store.documents": 2,  # uses the Protocol alone
     "upstreams": 2,
@@ -86,6 +87,7 @@ SIDEWAYS = {
     ("store", "store.records"),  # re-exported by the package
     ("store.documents", "store"),
     ("store", "history"),  # the Protocol speaks of sessions and messages
+    ("store.filing", "history"),  # what is filed is a session
     ("wires", "history"),  # a wire renders what the lower half of its layer describes
     ("wires", "store"),
     ("compare.wire", "wires"),

@@ -24,7 +24,7 @@ COMMANDS = {
     "compare": ("evals.compare:compare", "Send a prompt to several models and compare the responses."),
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
-    "sessions": ("lists.inspect:sessions", "List, export, import and delete sessions."),
+    "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",

@@ -142,6 +142,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     on_break: OnBreak | None = None
     """What is done if a response breaks off; None for what the settings say."""
     pinned: bool = False
+    folder: str = ""
+    """The name of the owner's folder that it is in; empty if it is in none."""
+    tags: tuple[str, ...] = ()
+    """In alphabetical order."""
+    archived: bool = False
     head_id: str | None = None
     created_at: float = 0.0
     updated_at: float = 0.0

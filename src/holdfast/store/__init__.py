@@ -12,6 +12,7 @@ from ..asks import Ask, ProgramAsk
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from ..ids import ModelName
+from .filing import ANY, FilingStore, Filter
 from .nodes import NodeStore
 from .people.audit import AuditStore
 from .people.owned import OwnedStore
@@ -179,7 +180,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
-class Store(NodeStore, AuditStore, OwnedStore, Protocol):
+class Store(NodeStore, AuditStore, OwnedStore, FilingStore, Protocol):
     """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
     Every method is one transaction: it takes effect as a whole or not at all. If the medium cannot be reached, a method
@@ -369,7 +370,14 @@ class Store(NodeStore, AuditStore, OwnedStore, Protocol):
         ...
 
     async def list_sessions(
-        self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
+        self,
+        owner: str,
+        *,
+        query: str = "",
+        prefix: str = "",
+        limit: int = 50,
+        before: str | None = None,
+        filter: Filter = ANY,
     ) -> list[Session]:
         """Return an owner's sessions of the kind "chat": pinned ones first, then the ones changed last.
 

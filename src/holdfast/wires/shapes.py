@@ -213,6 +213,10 @@ class SessionHeadJson(TypedDict):
     title: str
     model: str | None
     pinned: bool
+    folder: str
+    """Empty if it is in none."""
+    tags: list[str]
+    archived: bool
     head_id: str | None
     created_at: str
     updated_at: str

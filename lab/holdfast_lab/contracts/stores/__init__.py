@@ -5,10 +5,10 @@ Each check is named by a sentence that must be true. `holdfast_lab.contracts` ex
 
 from __future__ import annotations
 
-from . import audit, closing, documents, files, intents, keys, logs, nodes, queue, runs, sessions, spending
+from . import audit, closing, documents, files, filing, intents, keys, logs, nodes, queue, runs, sessions, spending
 from .case import Case, CaseCheck, OpenStore
 
-_SUBJECTS = (runs, queue, logs, sessions, files, documents, keys, nodes, intents, spending, audit, closing)
+_SUBJECTS = (runs, queue, logs, sessions, filing, files, documents, keys, nodes, intents, spending, audit, closing)
 
 STORE_CHECKS: tuple[CaseCheck, ...] = tuple(check for subject in _SUBJECTS for check in subject.CHECKS)
 """Every check, for `pytest.mark.parametrize`: run each with `run_check(check, open)`."""

@@ -31,6 +31,9 @@ async def a_session_is_kept_as_it_was_given(case: Case) -> None:
         system="be brief",
         params={"temperature": 0.5, "stop": ["a"]},
         pinned=True,
+        folder="Work",
+        tags=("a", "b"),
+        archived=True,
         created_at=1.5,
         updated_at=2.5,
     )

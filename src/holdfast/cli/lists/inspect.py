@@ -22,6 +22,7 @@ from ..completion import complete_runs, complete_sessions
 from ..completion.prefixes import RUN, SESSION, Kind, whole_id
 from ..screen import flat
 from ..tables import Column, TableCell, print_list, prose, short_ids, state, when
+from .filing import sessions_file, sessions_labels
 from .search import search_sessions
 
 LEFT = 130
@@ -165,11 +166,14 @@ async def _runs_stop(run_id: str, **where: Any) -> None:
 
 @click.group()
 def sessions() -> None:
-    """List, export, import and delete sessions."""
+    """List, file, export, import and delete sessions."""
 
 
 @sessions.command("ls")
 @click.option("-q", "--query", default="", help="Only sessions with these words in titles or messages.")
+@click.option("--folder", help="Only sessions in this folder; an empty name for those in none.")
+@click.option("--tag", help="Only sessions with this tag.")
+@click.option("--archived", is_flag=True, help="Only archived sessions.")
 @click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
 @json_option
 @settings_options
@@ -184,22 +188,47 @@ SESSION_COLUMNS = (
     Column("changed"),
     Column("title", is_text=True, can_wait=True),
     Column("state", can_wait=True),
+    Column("folder", is_piped=True),
+    Column("tags", is_piped=True),
+    Column("archived", is_piped=True),
 )
 
 
-async def _sessions_ls(query: str, limit: int, as_json: bool, **where: Any) -> None:
+def _with_place(session: Object) -> str:
+    """Return a session's title and where it is filed, for a person; empty if it is filed nowhere."""
+    parts = (session["folder"], *(f"#{tag}" for tag in session["tags"]), "archived" if session["archived"] else "")
+    place = " ".join(filter(None, parts))
+    return f"{session['title']} · {place}" if place else ""
+
+
+async def _sessions_ls(
+    query: str, folder: str | None, tag: str | None, archived: bool, limit: int, as_json: bool, **where: Any
+) -> None:
+    filters = {"folder": folder, "tag": tag, "archived": "true" if archived else None}
+    wanted: Params = {name: value for name, value in filters.items() if value is not None}
     async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/sessions", query={"query": query, "limit": limit}))["sessions"]
+        page = await api.call("GET", "/api/sessions", query={"query": query, "limit": limit, **wanted})
+    listed = page["sessions"]
     if not listed:
-        show.note("No sessions found." if query else "No sessions yet. Start one with: holdfast chat")
+        show.note("No sessions found." if query or wanted else "No sessions yet. Start one with: holdfast chat")
     rows = [
-        (id, when(session["updated_at"]), prose(session["title"]), state("running" if session["active_run"] else ""))
+        (
+            id,
+            when(session["updated_at"]),
+            prose(session["title"], _with_place(session)),
+            state("running" if session["active_run"] else ""),
+            prose(session["folder"]),
+            prose(",".join(session["tags"])),
+            "archived" if session["archived"] else "",
+        )
         for session, id in zip(listed, short_ids([session["id"] for session in listed]), strict=True)
     ]
     print_list(SESSION_COLUMNS, rows, json=listed if as_json else None)
 
 
 sessions.add_command(search_sessions)
+sessions.add_command(sessions_file)
+sessions.add_command(sessions_labels)
 
 
 @sessions.command("export")
@@ -249,7 +278,7 @@ async def _sessions_import(exported: Any, **where: Any) -> None:
 def _importable(exported: Any) -> Object:
     if not isinstance(exported, dict) or not isinstance(exported.get("messages"), list):
         raise click.ClickException("Not an exported session: it has no messages.")
-    fields = ("title", "model", "system", "params", "messages")
+    fields = ("title", "model", "system", "params", "folder", "tags", "messages")
     return {field: exported[field] for field in fields if field in exported}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from .. import (
     StoredFile,
 )
 from .. import semantics as rules
+from ..filing import Filter, Labels
 from . import Dialect, Querying, first
 from .long_json import decode_ending
 from .search import looked_up
@@ -34,7 +36,9 @@ from .structs import (
     as_run,
     as_session,
     feed_data,
+    filter_values,
     found_messages,
+    tags_in,
 )
 
 _FIRST_WITH = 4  # first messages of a session with different words of one prefix
@@ -150,10 +154,12 @@ class Reading:
         )
 
     def list_sessions(
-        self, owner: str, query: str, prefix: str, limit: int, before: str | None
+        self, owner: str, query: str, prefix: str, limit: int, before: str | None, filter: Filter
     ) -> Querying[list[Session]]:
         """Return an owner's sessions: pinned ones first, then the ones changed last."""
         values: dict[str, Any] = {"owner": owner, "prefix": prefix, "limit": max(limit, 0)}
+        filed = filter_values(filter)
+        values |= filed
         place = {"pinned": 2, "updated_at": 0.0, "id": ""}  # before every session, since `pinned` is 0 or 1
         if before is not None:
             if (last := (yield from self.session(before))) is None:
@@ -161,8 +167,20 @@ class Reading:
             place = {"pinned": int(last.pinned), "updated_at": last.updated_at, "id": last.id}
         sought = [looked_up(word, self._dialect) for word in rules.sought(query)]
         values |= place | {f"sought_{n}": word for n, word in enumerate(sought, 1)}
-        found = yield ("list_sessions", "chats_after", *["has_word"] * len(sought)), values
+        conditions = [*["has_word"] * len(sought), *(f"has_{name}" for name in filed)]
+        found = yield ("list_sessions", "chats_after", *conditions), values
         return [as_session(row) for row in found]
+
+    def labels(self, owner: str) -> Querying[Labels]:
+        """Return the folders and tags of an owner."""
+        folders, tags, archived = Counter[str](), Counter[str](), 0
+        for row in (yield "labels", {"owner": owner}):
+            count = 0 if row["archived"] else row["sessions"]
+            folders.update({row["folder"]: count})
+            tags.update(dict.fromkeys(tags_in(row["tags"]), count))
+            archived += row["sessions"] - count
+        del folders[""]
+        return Labels(folders=dict(sorted(folders.items())), tags=dict(sorted(tags.items())), archived=archived)
 
     def unindexed(self, owner: str | None, limit: int) -> Querying[list[int]]:
         """Return the sessions, of one owner or of all, whose words are not all in the index."""

@@ -15,6 +15,7 @@ from ...errors import MessageNotFound, SessionNotFound
 from ...history import Message, Session, text_of
 from .. import semantics as rules
 from ..files import Parted, referred_to, refuse_unknown
+from ..filing import Filing
 from . import Querying, Row, first
 from .long_json import decode_message, encode_message
 from .reading import Reading
@@ -96,6 +97,20 @@ class SessionWriting(Reading):
             yield "tell", it.entry("session.changed", changes)
             yield "save_session", it.values()
         return it.session
+
+    def file_sessions(self, owner: str, ids: Sequence[str], filing: Filing) -> Querying[list[Session]]:
+        """File sessions. They are locked in one order, so that two such transactions never wait for each other."""
+        filed: list[Session] = []
+        for id in sorted(set(ids)):
+            it = yield from self._open(id)
+            if it is None or it.session.owner != owner or it.session.kind != "chat":
+                continue
+            after = filing.of(it.session)
+            if after != it.session:
+                it.session = after
+                yield "save_session", it.values()
+            filed.append(after)
+        return filed
 
     def delete_session(self, session_id: str) -> Querying[bool]:
         """Delete a session and all rows that refer to it."""

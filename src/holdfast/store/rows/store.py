@@ -33,6 +33,7 @@ from .. import (
     UsageRow,
 )
 from ..files import parted, take_out
+from ..filing import ANY, Filing, Filter, Labels
 from ..indexing import Indexer
 from ..nodes import RunsElsewhere
 from ..people.audit import AuditEntry, AuditFilter
@@ -202,7 +203,14 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.open_session(session_id), snapshot=True)
 
     async def list_sessions(
-        self, owner: str, *, query: str = "", prefix: str = "", limit: int = 50, before: str | None = None
+        self,
+        owner: str,
+        *,
+        query: str = "",
+        prefix: str = "",
+        limit: int = 50,
+        before: str | None = None,
+        filter: Filter = ANY,
     ) -> list[Session]:
         """Return an owner's sessions: pinned ones first, then the ones changed last.
 
@@ -211,7 +219,7 @@ class RowStore(ABC):
         if query:
             with suppress(StoreUnavailable):  # a full disk: what is in the index can be found
                 await self._index(owner)
-        return await self._read(lambda rows: rows.list_sessions(owner, query, prefix, limit, before))
+        return await self._read(lambda rows: rows.list_sessions(owner, query, prefix, limit, before, filter))
 
     async def find_messages(self, session_ids: Sequence[str], query: str) -> dict[str, SearchHit]:
         """Return the message that matches a query best, by session."""
@@ -220,6 +228,14 @@ class RowStore(ABC):
     async def update_session(self, session_id: str, changes: dict[str, Any], now: float) -> Session | None:
         """Change some fields of a session."""
         return await self._write(lambda rows: rows.update_session(session_id, changes, now))
+
+    async def labels(self, owner: str) -> Labels:
+        """Return the folders and tags that the chats of an owner have."""
+        return await self._read(lambda rows: rows.labels(owner))
+
+    async def file_sessions(self, owner: str, ids: Sequence[str], filing: Filing) -> list[Session]:
+        """File chats of an owner, all in one transaction."""
+        return await self._write(lambda rows: rows.file_sessions(owner, ids, filing))
 
     async def delete_session(self, session_id: str) -> bool:
         """Delete a session and all that belongs to it."""

@@ -15,6 +15,7 @@ from ...events import AnySettlement, ErrorInfo, Failed
 from ...history import Message, Session
 from ...log.segment import Segment, decode_segment, encode_segment, segment_of
 from .. import Append, Document, KeyDetails, KeyRecord, Payer, RunRecord
+from ..filing import Filter
 from . import Row
 from .long_json import decode_ending, decode_message
 
@@ -109,7 +110,8 @@ def as_session(row: Row) -> Session:
         values["params"] = decode(values["params"])
     except msgspec.DecodeError:
         values["params"] = {}
-    values["pinned"] = bool(values["pinned"])
+    values["pinned"], values["archived"] = bool(values["pinned"]), bool(values["archived"])
+    values["tags"] = tags_in(values["tags"])
     return Session(**values)
 
 
@@ -130,7 +132,28 @@ def as_key(row: Row) -> KeyRecord:
 
 def session_values(session: Session) -> dict[str, Any]:
     """Return a session as the values of its row."""
-    return asdict(session) | {"params": encode(session.params)}
+    tags = "".join(map(tag_in_row, session.tags))
+    return asdict(session) | {"params": encode(session.params), "tags": tags, "archived": int(session.archived)}
+
+
+def tag_in_row(tag: str) -> str:
+    """Return a tag as the column of tags has it. So no tag is found in a longer one."""
+    return f"\n{tag}\n"
+
+
+def filter_values(filter: Filter) -> dict[str, Any]:
+    """Return the values of the conditions that a filter has."""
+    values = {name: value for name, value in asdict(filter).items() if value is not None}
+    if "tag" in values:
+        values["tag"] = tag_in_row(values["tag"])
+    if "archived" in values:
+        values["archived"] = int(values["archived"])
+    return values
+
+
+def tags_in(column: str) -> tuple[str, ...]:
+    """Return the tags of a row."""
+    return tuple(filter(None, column.split("\n")))
 
 
 def rows_of(run: int, next: int, entry: Append) -> Iterator[tuple[int, int, int, bytes, float]]:

@@ -29,8 +29,8 @@ def _table(name: str, columns: str, keys: int = 1, page: int = 500) -> StoreTabl
 TABLES = (
     _table(
         "sessions",
-        "n id owner kind title titled model system params preset on_break pinned head_id created_at updated_at "
-        "message_n feed_n queue_n indexed_n",
+        "n id owner kind title titled model folder tags archived system params preset on_break pinned head_id "
+        "created_at updated_at message_n feed_n queue_n indexed_n",
     ),
     _table("files", "n sha256 type data", page=4),
     _table("files_used", "session file", 2),

@@ -118,17 +118,31 @@ UPDATE runs SET oldest = seq WHERE n = ?
 SELECT * FROM sessions WHERE id = :id
 
 -- name: insert_session
-INSERT INTO sessions (id, owner, kind, title, titled, model, system, params, preset, on_break, pinned, head_id,
-    created_at, updated_at)
-VALUES (:id, :owner, :kind, :title, :titled, :model, :system, :params, :preset, :on_break, :pinned, :head_id,
-    :created_at, :updated_at)
+INSERT INTO sessions (id, owner, kind, title, titled, model, system, params, preset, on_break, pinned, folder, tags,
+    archived, head_id, created_at, updated_at)
+VALUES (:id, :owner, :kind, :title, :titled, :model, :system, :params, :preset, :on_break, :pinned, :folder, :tags,
+    :archived, :head_id, :created_at, :updated_at)
 
 -- name: save_session
 UPDATE sessions SET title = :title, titled = :titled, model = :model, system = :system, params = :params,
-    preset = :preset, on_break = :on_break, pinned = :pinned,
+    preset = :preset, on_break = :on_break, pinned = :pinned, folder = :folder, tags = :tags, archived = :archived,
     head_id = :head_id, updated_at = :updated_at, message_n = :message_n, feed_n = :feed_n, queue_n = :queue_n,
     indexed_n = :indexed_n
 WHERE n = :n
+
+-- name: has_folder
+folder = :folder
+
+-- name: has_tag
+replace(tags, :tag, '') <> tags
+
+-- name: has_archived
+archived = :archived
+
+-- name: labels
+SELECT folder, tags, archived, count(*) AS sessions FROM sessions
+WHERE owner = :owner AND kind = 'chat' AND (folder <> '' OR tags <> '' OR archived = 1)
+GROUP BY folder, tags, archived
 
 -- name: delete_session
 DELETE FROM sessions WHERE n = :n

@@ -30,7 +30,7 @@ SELECT * FROM sessions WHERE id = :id
 
 -- name: list_sessions
 SELECT n, id, owner, title, titled, model, NULL AS system, CAST('{}' AS BLOB) AS params, preset, on_break, pinned,
-    head_id, created_at, updated_at, message_n, feed_n, queue_n, kind
+    folder, tags, archived, head_id, created_at, updated_at, message_n, feed_n, queue_n, kind
 FROM sessions WHERE owner = :owner AND kind = 'chat' AND {conditions}
 ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT :limit
 

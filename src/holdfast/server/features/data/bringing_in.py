@@ -23,6 +23,7 @@ from ....ids import new_id
 from ....store.documents import Documents, DocumentStore
 from ....store.files import REFERENCE, url_of, with_url
 from ...kit.request import System, check_size
+from ..filing.names import folder_name, tag_names
 from ..sessions.session_input import one_line
 from ..sessions.session_transfer import ImportedMessage, imported_message
 from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
@@ -92,6 +93,9 @@ class _ArchivedSession(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
     on_break: OnBreak | None = None
     pinned: bool = False
+    folder: str = ""
+    tags: list[str] = []
+    archived: bool = False
     head_id: str | None = None
     created_at: datetime | None = None
 
@@ -308,6 +312,9 @@ class Importing:
             params=brought.params,
             on_break=brought.on_break,
             pinned=brought.pinned,
+            folder=folder_name(brought.folder),
+            tags=tag_names(brought.tags),
+            archived=brought.archived,
             head_id=messages[-1].id if messages else None,
             created_at=_seconds(brought.created_at, now),
             updated_at=now,

@@ -10,6 +10,7 @@ from ...kit.feature import Feature
 from ...running.running import Running
 from ..accounts.people.people import People
 from ..files.api import FilesApi
+from ..filing.api import FilingApi
 from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sharing.reach import Reach
@@ -48,6 +49,7 @@ class SessionsFeature(Feature):
             SessionRunsApi(bodies, streams, views, reach, running.starting, agents, runs, engine, store),
             self.sessions,
             SessionTransferApi(bodies, reach, engine, store),
+            FilingApi(bodies, engine, store, self.sessions.delete_with_grants),
             QueueApi(bodies, reach, engine, store),
             FeedApi(streams, reach, engine, store, prices),
             FilesApi(bodies, running.reader, running.uploads),

@@ -23,6 +23,7 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, System, check_size, decode
+from ..filing.names import folder_name, tag_names
 from ..sharing.reach import Reach
 from .session_input import MessageContent, one_line
 
@@ -94,6 +95,8 @@ class ImportedSession(msgspec.Struct, frozen=True):
     system: System | None = None
     params: dict[str, Any] = {}
     on_break: OnBreak | None = None
+    folder: str = ""
+    tags: list[str] = []
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
@@ -121,6 +124,7 @@ class SessionTransferApi(Feature):
             title=one_line(body.title) or f"{session.title} (fork)",
             head_id=copies[-1].id,
             pinned=False,
+            archived=False,
             created_at=now,
             updated_at=now,
         )
@@ -145,6 +149,8 @@ class SessionTransferApi(Feature):
             system=brought.system,
             params=brought.params,
             on_break=brought.on_break,
+            folder=folder_name(brought.folder),
+            tags=tag_names(brought.tags),
             head_id=messages[-1].id,
             created_at=now,
             updated_at=now,

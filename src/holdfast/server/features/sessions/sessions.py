@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from ....pricing import Prices
 from ....runs.run import Run
 from ....store import SearchHit, Store
 from ....store.files import with_files
+from ....store.filing import Filing, Filter, unfiled
 from ....wires import native
 from ....wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
 from ...kit.caller import access_of, owner_of
@@ -27,6 +28,7 @@ from ...kit.request import Bodies, System, check_size, decode, whole_number
 from ...sources.agents import forget_grants
 from ...sources.models import AllowedModels
 from ..accounts.people.people import People
+from ..filing.names import folder_name, tag_names
 from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sharing.reach import Reach
@@ -46,6 +48,8 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The id or the name of a preset. The other fields have precedence."""
     on_break: OnBreak | None = None
     """What is done if a response breaks off; null for what the settings say."""
+    folder: str = ""
+    tags: list[str] = []
 
 
 class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +57,10 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str | msgspec.UnsetType = msgspec.UNSET
     pinned: bool | msgspec.UnsetType = msgspec.UNSET
+    folder: str | msgspec.UnsetType = msgspec.UNSET
+    """The name of a folder; empty for none."""
+    tags: list[str] | msgspec.UnsetType = msgspec.UNSET
+    archived: bool | msgspec.UnsetType = msgspec.UNSET
     model: str | msgspec.UnsetType | None = msgspec.UNSET
     system: System | msgspec.UnsetType | None = msgspec.UNSET
     params: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
@@ -62,7 +70,32 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is done if a response breaks off; null for what the settings say."""
     head_id: str | msgspec.UnsetType = msgspec.UNSET
 
+    def filing(self) -> Filing:
+        """Return how it is filed from then on."""
+        return Filing(
+            folder=None if self.folder is msgspec.UNSET else folder_name(self.folder),
+            tags=None if self.tags is msgspec.UNSET else tag_names(self.tags),
+            archived=None if self.archived is msgspec.UNSET else self.archived,
+        )
 
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """Which sessions a list has, and from where on."""
+
+    query: str = ""
+    prefix: str = ""
+    before: str | None = None
+    folder: str | None = None
+    tag: str | None = None
+    archived: Literal["true", "false", "any"] | None = None
+
+    def filter(self) -> Filter:
+        """Return how they are filed. What is looked for by words or by its id is found in the archive too."""
+        archived = self.archived or ("any" if self.query or self.prefix else "false")
+        return Filter(folder=self.folder, tag=self.tag, archived=None if archived == "any" else archived == "true")
+
+
+_FILED = frozenset({"folder", "tags", "archived"})
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
 
 
@@ -106,6 +139,8 @@ class SessionsApi(Feature):
             params=params,
             preset=preset.name,
             on_break=body.on_break or preset.on_break,
+            folder=folder_name(body.folder),
+            tags=tag_names(body.tags),
             created_at=now,
             updated_at=now,
         )
@@ -120,6 +155,9 @@ class SessionsApi(Feature):
         query={
             "query": "words in titles and messages",
             "prefix": "the beginning of the id",
+            "folder": "only those in this folder; empty for those in none",
+            "tag": "only those with this tag",
+            "archived": "true, false or any; without it a search has archived ones too, and a list has none",
             "limit": "1 to 200",
             "before": "the last id before",
         },
@@ -128,12 +166,16 @@ class SessionsApi(Feature):
     async def list_sessions(self, request: Request) -> ASGIApp:
         """List or search sessions: pinned ones first, then the ones changed last."""
         limit = whole_number(request, "limit", 50, 200)
-        query = request.query_params
-        text = query.get("query", "")
-        owner = owner_of(request)
+        wanted = _wanted(request)
+        text, owner = wanted.query, owner_of(request)
         feed = self._engine.changes.cursor(owner)  # before the list is read: changes in between are sent again
         sessions = await self._store.list_sessions(
-            owner, query=text, prefix=query.get("prefix", ""), limit=limit, before=query.get("before")
+            owner,
+            query=text,
+            prefix=wanted.prefix,
+            limit=limit,
+            before=wanted.before,
+            filter=wanted.filter(),
         )
         hits = await self._store.find_messages([session.id for session in sessions], text) if text else {}
         running = await self._engine.running(owner)
@@ -157,10 +199,11 @@ class SessionsApi(Feature):
         if active is not None:
             await look(active)
         path = branch(opened.messages, opened.session.head_id)
+        is_lent = isinstance(access_of(request), Loan)
         if _wants_files_inline(request):
             path = await with_files(self._store, session.id, path)
         view: OpenSessionJson = {
-            **native.session(opened.session),
+            **native.session(unfiled(opened.session) if is_lent else opened.session),
             "messages": _shown_with_siblings(path, opened.messages, self._prices),
             "active_run": self._views.json(active) if active else None,
             "queued": [native.queued(record) for record in opened.queued],
@@ -211,10 +254,15 @@ class SessionsApi(Feature):
         answers={200: "the session", 409: "busy or gone", **_BAD},
     )
     async def change_session(self, request: Request) -> ASGIApp:
-        """Rename, pin, change the model or the system prompt, or show another branch."""
+        """Rename, pin or file it, change the model or the system prompt, or show another branch."""
         session = await self._reach.session(request)
         body = decode(await self._bodies.read(request), SessionChanges)
-        changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+        filing = body.filing()
+        changes = {
+            name: value
+            for name, value in msgspec.structs.asdict(body).items()
+            if value is not msgspec.UNSET and name not in _FILED
+        }
         changes = await self._with_preset(request, body.preset, changes)
         check_size(changes.get("params", {}))
         if isinstance(changes.get("model"), str):
@@ -224,6 +272,8 @@ class SessionsApi(Feature):
         if "head_id" in changes:
             changes["head_id"] = await self._leaf(session, changes["head_id"])
         changed = await self._store.update_session(session.id, changes, self._engine.now()) if changes else session
+        if filing != Filing():
+            changed = next(iter(await self._store.file_sessions(session.owner, [session.id], filing)), None)
         if changed is None:
             raise StaleView("The session was deleted in the meantime.")
         self._engine.touch(session.id, session.owner)
@@ -291,6 +341,14 @@ def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = N
         "needs_approval": run is not None and run.waits,
         "hit": native.search_hit(hit) if hit else None,
     }
+
+
+def _wanted(request: Request) -> ListQuery:
+    """Return what a list is asked for."""
+    try:
+        return msgspec.convert(dict(request.query_params), ListQuery)
+    except msgspec.ValidationError:
+        raise BadRequest("archived is true, false or any.", param="archived") from None
 
 
 def _wants_files_inline(request: Request) -> bool:

@@ -15,6 +15,7 @@ from ....errors import BadRequest, Conflict, MessageNotFound, NotFound
 from ....history import Session
 from ....store import Store
 from ....store.documents import Stored
+from ....store.filing import unfiled
 from ....wires import native
 from ....wires.shapes import GroupNameJson, NewLinkJson, SharedListJson, ShareJson
 from ...config.settings import Settings
@@ -249,8 +250,7 @@ class SharesApi(Feature):
             if session is not None and session.owner != access.owner and is_better:
                 owner = await self.owner_name(session.owner)
                 listed[session.id] = {
-                    **native.listed_session(session),
-                    "pinned": False,
+                    **native.listed_session(unfiled(session)),
                     "shared": {"owner": owner, "may": share.body.may},
                 }
         newest_first = sorted(listed.values(), key=lambda session: session["updated_at"], reverse=True)

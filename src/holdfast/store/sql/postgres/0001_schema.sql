@@ -8,6 +8,9 @@ CREATE TABLE sessions (
     kind       text NOT NULL,
     title      text NOT NULL,
     model      text,
+    folder     text NOT NULL DEFAULT '',
+    tags       text NOT NULL DEFAULT '', -- each between line breaks
+    archived   smallint NOT NULL DEFAULT 0,
     system     text,
     params     bytea NOT NULL,
     preset     text NOT NULL DEFAULT '', -- the name of the preset that it was set up with

@@ -7,6 +7,9 @@ CREATE TABLE sessions (
     owner      TEXT NOT NULL,
     title      TEXT NOT NULL,
     model      TEXT,
+    folder     TEXT NOT NULL DEFAULT '', -- before columns that can be long: all of them are read for the owner's labels
+    tags       TEXT NOT NULL DEFAULT '', -- each between line breaks
+    archived   INTEGER NOT NULL DEFAULT 0,
     system     TEXT,
     params     BLOB NOT NULL,
     preset     TEXT NOT NULL DEFAULT '', -- the name of the preset that it was set up with

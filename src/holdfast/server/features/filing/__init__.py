@@ -1,0 +1,1 @@
+"""How people file their chats: folders, tags, the archive, and several chats at once."""
