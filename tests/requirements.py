@@ -180,6 +180,17 @@ REQUIREMENTS: dict[str, str] = {
         "calls, none behind a tool call, and none whose text does not fit."
     ),
     "legs.told": "Where another call went on, by which model, how and why, is stored and told on every wire.",
+    "fork.exact": (
+        "For every event of a log another answer begins with exactly what was said up to there, and any model goes on; "
+        "the first answer stays as it was."
+    ),
+    "fork.edited": "A fork with a changed text goes on from it, and is marked as edited by a person.",
+    "fork.steps": "An agent is forked where a step has ended: recorded results are used, no call is made again.",
+    "fork.refused": "A place where nothing can go on is refused with the reason and the next place; nothing is left.",
+    "versions.edit": (
+        "An answer that a person edits is another version, marked as edited in every view and export; models see it."
+    ),
+    "versions.delete": "A message is left out of a chat as a branch without it, which can be undone.",
     "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
     "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",
     "legs.crash": "A detached run whose server dies goes on in the next process.",

@@ -206,10 +206,9 @@ class SessionBusy(Conflict):
 
     code = "session_busy"
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(
-            f"The session is busy with run {run_id}. Wait for it, stop it, or send if_busy: queue or interrupt."
-        )
+    def __init__(self, run_id: str, *, can_wait: bool = True) -> None:
+        ways = "Wait for it, stop it, or send if_busy: queue or interrupt." if can_wait else "Wait for it, or stop it."
+        super().__init__(f"The session is busy with run {run_id}. {ways}")
         self.run_id = run_id
 
 
@@ -253,6 +252,12 @@ class CannotSteer(Conflict):
     """The run accepts no message now; the error says why."""
 
     code = "cannot_steer"
+
+
+class CannotFork(Conflict):
+    """No answer can go on from this place; the error says why, and where one can."""
+
+    code = "cannot_fork"
 
 
 class KeyExists(Conflict):

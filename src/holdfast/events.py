@@ -186,13 +186,15 @@ class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text.delta"):
     """Visible text. `choice` is the number of the answer, if the request asked for several.
 
-    `refusal` is true if the text is the model's reason for not answering, and the provider marks it as such.
+    `refusal` is true if the text is the model's reason for not answering, and the provider marks it as such. `earlier`
+    is true for the text with which an answer begins that goes on with another one: no model has written it here.
     """
 
     text: str
     choice: int = 0
     logprobs: Any = None
     refusal: bool = False
+    earlier: bool = False
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):
@@ -200,6 +202,7 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
 
     text: str
     choice: int = 0
+    earlier: bool = False
 
 
 class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.delta"):
@@ -338,7 +341,8 @@ class LegStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     """Another call of a model goes on with the answer from here: the call before has broken off.
 
     `at` is the number of characters of the visible text before it, `reason` the code of the error that has ended the
-    leg before, and `before` the model of that leg. `usage` is what all legs before it have used.
+    leg before (or `forked`: a person had another answer begin there), and `before` the model of that leg. `usage` is
+    what all legs before it have used.
     """
 
     leg: int

@@ -677,6 +677,21 @@ async def test_a_run_can_be_stopped_from_another_terminal(shell, api):
     assert "Stopped. The partial answer was saved." in followed.err
 
 
+@requirement("fork.exact", "fork.edited")
+async def test_a_run_is_forked_with_another_text(shell, api, up):
+    """What is printed is the whole new response; the first one stays."""
+    up.models["told"] = lambda request: answer("Once upon a time." if len(request.body["messages"]) > 1 else "Hello.")
+    session_id = await api.new_session()
+    run_id = await api.start(session_id, "go", "up/told")
+    said = (await api.settled(run_id))["text"]
+    forked = await shell("runs", "fork", run_id, "--text", "Once upon ")
+    shown = (await api.session(session_id))["messages"][-1]
+
+    assert (0, "Once upon a time.\n") == (forked.code, forked.out)
+    assert (True, "Once upon a time.") == (shown["edited"], shown["content"])
+    assert "Hello." == said == (await api.run(run_id))["text"]
+
+
 async def test_tail_survives_the_death_of_the_server(tmp_path):
     """It comes back by itself, repeats nothing, and tells that the run did not."""
     async with Server(tmp_path / "data", [SCRIPTED]) as server:

@@ -421,6 +421,9 @@ ACKNOWLEDGED = {
     "drop_queued": lambda store: store.drop_queued("q2", Stopped(by="user"), 1.0),
     "create_session": lambda store: store.create_session(Session(id="new", owner="o")),
     "update_session": lambda store: store.update_session("s", {"title": "t"}, 1.0),
+    "add_branch": lambda store: store.add_branch(
+        "s", [Message(id="m", role="user", content="x")], parent=None, expect_head=None, now=1.0
+    ),
     "delete_session": lambda store: store.delete_session("s"),
     "copy_session": lambda store: store.copy_session(Session(id="new", owner="o"), ()),
     "claim": lambda store: store.claim("k"),
@@ -926,6 +929,16 @@ class BothStores(RuleBasedStateMachine):
     )
     def update_session(self, id, changes, at):
         self.both("update_session", id, changes, at)
+
+    @rule(
+        id=st.sampled_from(SESSIONS),
+        messages=some_messages(),
+        parent=st.none() | st.sampled_from(MESSAGES),
+        head=st.none() | st.sampled_from(MESSAGES),
+        at=moments,
+    )
+    def add_branch(self, id, messages, parent, head, at):
+        self.both("add_branch", id, messages, parent=parent, expect_head=head, now=at)
 
     @rule(id=st.sampled_from(SESSIONS))
     def delete_session(self, id):

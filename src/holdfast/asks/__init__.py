@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ..events import Event, LegStarted, Text
+from ..ids import ModelName
 from .own import Own
 
 OnBreak: TypeAlias = Literal["settle", "continue"]
@@ -91,6 +93,30 @@ class ResponseAsk(_ModelAsk, frozen=True, kw_only=True, tag="response"):
     """The other fields that the response repeats, as the client sent them."""
 
 
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an answer begins with that leaves an earlier one at some place, and goes on from there."""
+
+    events: tuple[Event, ...]
+    model: ModelName
+    """The model that has written the last of it."""
+    run_id: str = ""
+    """The run of the earlier answer; empty for an answer that has none, such as an imported one."""
+    after: int | None = None
+    """The seq in that run's log after which the answer leaves it; None if a person has chosen the text."""
+    edited: bool = False
+    """True if a person has changed the text."""
+
+    @property
+    def text(self) -> str:
+        """Its visible text."""
+        return "".join(event.text for event in self.events if isinstance(event, Text))
+
+    @property
+    def legs(self) -> int:
+        """The calls of models that have written it."""
+        return 1 + sum(isinstance(event, LegStarted) for event in self.events)
+
+
 class SessionAsk(_ModelAsk, frozen=True, kw_only=True, tag="session"):
     """A turn in a session, by our own API."""
 
@@ -98,6 +124,8 @@ class SessionAsk(_ModelAsk, frozen=True, kw_only=True, tag="session"):
     """The text of the notice that begins the answer."""
     default_agent: bool = False
     """Whether the run has the tools of the agent `default`."""
+    beginning: Beginning | None = None
+    """What the answer begins with, if it is a fork of an earlier one."""
 
 
 class PaneAsk(_ModelAsk, frozen=True, kw_only=True, tag="pane"):
@@ -126,3 +154,8 @@ def model_ask(ask: Ask) -> ModelAsk:
     if isinstance(ask, ProgramAsk):
         raise TypeError("a run of the program's own has no model to ask: start it with a source")
     return ask
+
+
+def beginning_of(ask: Ask) -> Beginning | None:
+    """Return what an answer begins with that goes on from a place in an earlier one."""
+    return ask.beginning if isinstance(ask, SessionAsk) else None

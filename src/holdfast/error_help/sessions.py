@@ -24,6 +24,15 @@ SESSION_ERRORS = (
         "37.2",
     ),
     ErrorHelp(
+        "cannot_fork",
+        "409",
+        "no answer can go on from this place in another one",
+        "The place is within a tool call or within a step of an agent, whose calls would be made twice. Or the run "
+        "belongs to no chat, its log is no longer kept, or the model cannot begin in the middle.",
+        "Fork at the place that the message names, or fork the message with the text that is to stay.",
+        "11.15",
+    ),
+    ErrorHelp(
         "run_not_found",
         "404",
         "no such run or completion, or it is not yours",

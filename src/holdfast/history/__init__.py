@@ -120,6 +120,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the person who wrote it; empty without accounts."""
     automatic: bool = False
     """True if the server wrote it, to have an answer continued."""
+    edited: bool = False
+    """True if a person has changed what a model had written."""
     created_at: float = 0.0
 
 
@@ -178,6 +180,7 @@ def answer_message(
     model: ModelName | None,
     at: float,
     figures: Figures | None = None,
+    edited: bool = False,
 ) -> Message | None:
     """Return the assistant's message that a run leaves behind, or None if nothing was visible.
 
@@ -204,6 +207,7 @@ def answer_message(
         steps=steps,
         figures=figures,
         legs=settlement.legs,
+        edited=edited,
         created_at=at,
     )
 

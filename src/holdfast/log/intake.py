@@ -199,7 +199,7 @@ def _event(item: Any) -> Event | None:
 def _has_only_text(item: Any) -> bool:
     """Return whether only the text of an event needs a check: a value that cannot be stored would block the store."""
     is_plain = isinstance(item, Reasoning) or (item.logprobs is None and not item.refusal)
-    return type(item.choice) is int and is_plain
+    return type(item.choice) is int and item.earlier is False and is_plain
 
 
 def _checked(item: Any) -> Any:

@@ -62,9 +62,13 @@ def segment_of(events: Sequence[Event]) -> Segment:
     if type(events) is Segment:
         return events
     kinds = {*map(type, events)}
-    if kinds == _TEXT and not [True for event in events if event.choice or event.logprobs is not None or event.refusal]:  # type: ignore[union-attr]
+    if kinds == _TEXT and not [
+        True
+        for event in events
+        if event.choice or event.logprobs is not None or event.refusal or event.earlier  # type: ignore[union-attr]
+    ]:
         return Segment(Text, [event.text for event in events])  # type: ignore[union-attr]
-    if kinds == _REASONING and not [True for event in events if event.choice]:  # type: ignore[union-attr]
+    if kinds == _REASONING and not [True for event in events if event.choice or event.earlier]:  # type: ignore[union-attr]
         return Segment(Reasoning, [event.text for event in events])  # type: ignore[union-attr]
     return Segment(None, (), tuple(events))
 
@@ -165,5 +169,9 @@ class OutputTimes:
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now
-        if segment.texts or not SPOKEN.isdisjoint(kinds):
+        if segment.texts or any(type(event) in SPOKEN and not _is_earlier(event) for event in segment.others):
             self.first_at = now
+
+
+def _is_earlier(event: Event) -> bool:
+    return isinstance(event, (Text, Reasoning)) and event.earlier

@@ -33,7 +33,7 @@ class UsageMeter:
         if isinstance(event, str):
             self.text += len(event)
         elif isinstance(event, (Text, Reasoning)):
-            self.text += len(event.text)
+            self.text += 0 if event.earlier else len(event.text)
         elif isinstance(event, ToolDelta):
             self._pieces += len(event.name) + len(event.arguments)
         elif isinstance(event, ToolCall) and not (event.own and self._is_counted):

@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from ..asks import beginning_of
 from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUnavailable
 from ..events import AnySettlement, Failed
 from ..history import Measured, Message, answer_message, figures_of
@@ -154,6 +155,7 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
     record = pump.run.record
     if record.session_id is None or record.message_id is None:
         return None
+    beginning = beginning_of(record.ask)
     return answer_message(
         pump.log,
         settlement,
@@ -163,6 +165,7 @@ def _message_of(pump: Pump, settlement: AnySettlement, now: float) -> Message | 
         model=record.model,
         at=now,
         figures=figures_of(measured(pump), settlement.usage),
+        edited=beginning is not None and beginning.edited,
     )
 
 

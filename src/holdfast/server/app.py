@@ -29,6 +29,7 @@ from .features.responses.feature import ResponsesFeature
 from .features.sessions.feature import SessionsFeature
 from .features.settings.settings import SettingsFeature
 from .features.sharing.feature import SharingFeature
+from .features.versions.feature import VersionsFeature
 from .kit.calls import http_of
 from .kit.feature import Feature, endpoints_of
 from .kit.openapi import Description
@@ -120,11 +121,11 @@ class HoldfastServer:
             tasks=tasks,
         )
         self.settings = SettingsFeature(http.bodies, current, configured, running.models, running.breaks)
-        agents = AgentsFeature(running.agents, store)
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
-        started = [self.accounts, self.settings, agents]  # in this order
-        others = [chat, self.responses, sessions, presets, sharing, self.compare, self.evals, self.data, budgets]
-        features = [*started, *others, self.auditing, self.observe]
+        started = [self.accounts, self.settings, AgentsFeature(running.agents, store)]  # in this order
+        versions = VersionsFeature(http, running, reach, sessions.views)
+        others = [chat, self.responses, sessions, versions, presets, sharing, self.compare, self.evals, self.data]
+        features = [*started, *others, budgets, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]
 
     def gate(self, other: ASGIApp) -> ASGIApp:

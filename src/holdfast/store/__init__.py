@@ -414,6 +414,23 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, Protocol):
         """Add a session together with messages (a fork or an import) whose last one is its head."""
         ...
 
+    async def add_branch(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        parent: str | None,
+        expect_head: str | None,
+        now: float,
+    ) -> Session:
+        """Add messages as a chain after `parent` (None is the very beginning), and show the branch that ends there.
+
+        Without messages the branch ends with `parent`. The messages name only files that the session has. No run may
+        be running or queued: `SessionBusy`. `expect_head` must be the head's id, otherwise `StaleView`.
+        Feed: `message.added` for each message, then `session.changed` with the new head.
+        """
+        ...
+
     async def get_message(self, session_id: str, message_id: str) -> Message | None:
         """Return one message of a session."""
         ...

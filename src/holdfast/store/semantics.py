@@ -151,8 +151,12 @@ def queue_changed(run: RunRecord) -> FeedItem:
 
 
 def continued(before: Message, now: Message) -> Message:
-    """Return a message that a run has continued, with the parent and the time of the old one."""
-    return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at)
+    """Return a message that a run has continued, with the parent and the time of the old one.
+
+    What a person has changed in it stays marked.
+    """
+    edited = before.edited or now.edited
+    return msgspec.structs.replace(now, parent_id=before.parent_id, created_at=before.created_at, edited=edited)
 
 
 def settled_entry(run_id: str, settlement: AnySettlement, message: Message | None) -> FeedItem:

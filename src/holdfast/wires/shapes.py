@@ -204,6 +204,7 @@ class MessageJson(TypedDict):
     legs: NotRequired[list[LegJson]]
     author: NotRequired[str]
     automatic: NotRequired[bool]
+    edited: NotRequired[bool]
 
 
 class SessionHeadJson(TypedDict):

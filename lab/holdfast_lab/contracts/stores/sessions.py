@@ -7,8 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.errors import (
+    Conflict,
     MessageNotFound,
+    SessionBusy,
     SessionNotFound,
+    StaleView,
 )
 from holdfast.events import (
     Text,
@@ -124,6 +127,44 @@ async def a_copied_session_has_its_messages(case: Case) -> None:
     assert messages == await case.store.messages(case.id("s"))
     await case.start("r", case.user("c"))
     assert (case.id("c"), case.id("b")) == (await case.transcript())[-1]
+
+
+@CHECKS.add
+async def a_branch_is_added_to_a_session_and_shown(case: Case) -> None:
+    """After any message or at the beginning. Adding it again changes nothing."""
+    await case.session()
+    run = await case.start("r", case.user("a"))
+    await case.settle(run, message=case.answer(run))
+    head = await case.head()
+    place: Any = {"parent": case.id("a"), "expect_head": head, "now": 5.0}
+    added = await case.store.add_branch(case.id("s"), [case.user("b"), case.user("c")], **place)
+
+    assert case.id("c") == added.head_id
+    assert added == await case.store.add_branch(case.id("s"), [case.user("b"), case.user("c")], **place)
+    parents = {message.id: message.parent_id for message in await case.store.messages(case.id("s"))}
+    assert (case.id("a"), case.id("b")) == (parents[case.id("b")], parents[case.id("c")])
+    assert ["message.added", "message.added", "session.changed"] == types(await case.feed())[-3:]
+    back: Any = {"parent": None, "expect_head": case.id("c"), "now": 6.0}
+    assert (await case.store.add_branch(case.id("s"), [], **back)).head_id is None
+
+
+@CHECKS.add
+async def a_branch_that_has_no_place_is_refused(case: Case) -> None:
+    """While a run is going on, after a change, after an unknown message, and with an id that is taken."""
+    await case.session()
+    run = await case.start("r", case.user("a"))
+    place: Any = {"parent": None, "expect_head": case.id("a"), "now": 5.0}
+    await raised(SessionBusy, case.store.add_branch(case.id("s"), [case.user("b")], **place))
+    await case.settle(run, message=case.answer(run))
+    head = await case.head()
+    before = await case.everything()
+
+    await raised(StaleView, case.store.add_branch(case.id("s"), [case.user("b")], **place | {"expect_head": "no"}))
+    known = place | {"expect_head": head}
+    await raised(MessageNotFound, case.store.add_branch(case.id("s"), [case.user("b")], **known | {"parent": "no"}))
+    await raised(Conflict, case.store.add_branch(case.id("s"), [case.user("a"), case.user("b")], **known))
+    await raised(SessionNotFound, case.store.add_branch(case.id("none"), [case.user("b")], **known))
+    assert before == await case.everything()
 
 
 @CHECKS.add

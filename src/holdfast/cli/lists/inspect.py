@@ -58,7 +58,7 @@ async def _models(is_all: bool, as_json: bool, **where: Any) -> None:
 
 @click.group()
 def runs() -> None:
-    """List, show, follow and stop runs."""
+    """List, show, follow, fork and stop runs."""
 
 
 @runs.command("ls")
@@ -162,6 +162,36 @@ async def _runs_stop(run_id: str, **where: Any) -> None:
     async with connect(**where) as api:
         run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/stop")
     click.echo(flat(f"{run['id']} {show.state_of(run)} {show.why(run)}").rstrip())
+
+
+@runs.command("fork")
+@click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
+@click.option("--after", type=click.IntRange(0), help="The number of the event after which to go on (the last one).")
+@click.option("--text", help="The text to begin with, in place of the one up to there.")
+@click.option("-m", "--model", help="The model that goes on (that of the run).")
+@json_option
+@settings_options
+@one_line_errors
+def runs_fork(run_id: str, **what: Any) -> None:
+    """Answer again from a place in a run's log: the new response begins with what was said up to there."""
+    try:
+        sys.exit(asyncio.run(_runs_fork(run_id, **what)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        show.note("\nThe run continues. Find it with: holdfast runs ls")
+        sys.exit(LEFT)
+
+
+async def _runs_fork(
+    run_id: str, after: int | None, text: str | None, model: str | None, as_json: bool, **where: Any
+) -> int:
+    chosen = {"after": after, "text": text, "model": model}
+    body = {name: value for name, value in chosen.items() if value is not None}
+    async with connect(**where) as api:
+        run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/fork", body)
+        settled = await follow(api, run, silent=as_json)
+        if as_json:
+            sys.stdout.write(show.as_json(await api.call("GET", f"/api/runs/{run['id']}")))
+    return EXIT[settled["outcome"]]
 
 
 @click.group()

@@ -17,7 +17,7 @@ from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
-from ...asks import SessionAsk, chat_ask, model_ask
+from ...asks import SessionAsk, beginning_of, chat_ask, model_ask
 from ...engine.core import Core
 from ...errors import (
     AccessEnded,
@@ -28,7 +28,7 @@ from ...errors import (
     RunSettled,
     StaleApproval,
 )
-from ...events import Notice, Outlet, Source, Usage
+from ...events import AnswerBegins, Notice, Outlet, Source, Usage
 from ...fields import PASSED_ON, Table, harmless, passed_on, refusal, refused
 from ...ids import ModelName
 from ...log.log import Log
@@ -246,9 +246,13 @@ class AgentSources:
             raise _not_there(record)
         return self.published[name]
 
-    def _is_published(self, record: RunRecord) -> bool:
-        prefix, _, name = record.model.partition("/")
+    def is_published(self, model: ModelName) -> bool:
+        """Return whether a model is an agent of another framework."""
+        prefix, _, name = model.partition("/")
         return prefix == AGENT and name in self.published
+
+    def _is_published(self, record: RunRecord) -> bool:
+        return self.is_published(record.model)
 
     async def find(self, record: RunRecord) -> Agent:
         """Return the agent of a run: the one that its model names, or the default one with that model.
@@ -299,7 +303,10 @@ class AgentSources:
         is_waiting = done is not None and done.is_open and bool(done.undecided)
         if record.lifetime != "detached" or not (is_waiting or agent.on_restart == "continue"):
             return None
-        return partial(self._work, await self.engine.open(record.id), done, usage_so_far(log))
+        run = await self.engine.open(record.id)
+        if done is None and beginning_of(record.ask) is not None:
+            return partial(self._work_anew, run)
+        return partial(self._work, run, done, usage_so_far(log))
 
     def again_or(self, other: Again) -> Again:
         """Return the function that resumes runs of every kind."""
@@ -310,7 +317,14 @@ class AgentSources:
         return again
 
     async def _work_anew(self, run: Run, out: Outlet) -> None:
-        await self._work(run, None, None, out)
+        beginning = beginning_of(run.record.ask)
+        if beginning is None:
+            return await self._work(run, None, None, out)
+        out.emit([AnswerBegins(think=False), *beginning.events])
+        done = Steps()
+        for event in beginning.events:
+            done.take_in(event)
+        await self._work(run, done, None, out)
 
     async def _work(self, run: Run, done: Steps | None, used: Usage | None, out: Outlet) -> None:
         record = run.record

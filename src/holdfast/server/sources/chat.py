@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...asks import ProgramAsk, ResponseAsk, SessionAsk, chat_ask, model_ask
+from ...asks import Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginning_of, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
 from ...errors import ModelNotFound, NoPrice, ProviderError
@@ -23,7 +23,7 @@ from ...store.files import with_files
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
 from ..features.observe.traces import AnswerChat, Traces
 from .breaks import OnBreaks
-from .legs import MOST_LEGS, Legs, Written
+from .legs import FORKED, MOST_LEGS, Legs, Written
 from .model_files import ModelFiles
 from .response_chains import conversation
 
@@ -69,8 +69,25 @@ class ChatSources:
 
     def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
+        if (beginning := beginning_of(record.ask)) is not None:
+            return self._go_on_from(record, beginning, out)
         notice = notice_of(record)
         return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
+
+    async def _go_on_from(self, record: RunRecord, beginning: Beginning, out: Outlet) -> None:
+        """Answer with the beginning of an earlier answer, and let the run's model go on with it."""
+        found = await self._providers.find(record.model)
+        request = await self._request(record, found.model)
+        out.emit([AnswerBegins(think=False), *beginning.events])
+        written = Written(model=beginning.model, text=beginning.text, legs=beginning.legs)
+        legs = self._legs(record, out, written, is_owed=_asks(request), most=self._most_legs(record, found))
+        await legs.resume(found, request, FORKED)
+
+    def _most_legs(self, record: RunRecord, found: FoundModel) -> int:
+        """Return how many legs an answer may have. Those that have written its beginning are not counted."""
+        beginning = beginning_of(record.ask)
+        before = 0 if beginning is None else beginning.legs
+        return before + (MOST_LEGS if self._continues(record, found) else 1)
 
     async def ask(
         self,
@@ -125,12 +142,12 @@ class ChatSources:
                 await self._check(record, asked[0])
             request, provider = await request_to(found.model), found.provider
             if request.goes_on:  # its log begins with the existing text
-                out.emit([AnswerBegins(think=False), Text(_begun_text(request))])
+                out.emit([AnswerBegins(think=False), Text(_begun_text(request), earlier=True)])
             if notice:
                 out.emit([Notice("new_turn", notice)])
             if not alone and self._continues(record, found):
                 written = Written(model=found.name, text=_begun_text(request))
-                await self._legs(record, out, written, is_owed=_asks(request)).begin(found, request)
+                await self._legs(record, out, written, is_owed=_asks(request), most=MOST_LEGS).begin(found, request)
                 return
             while True:
                 out.emit([AnswerBegins(think=provider.think, is_owed=_asks(request))])
@@ -159,8 +176,8 @@ class ChatSources:
         chosen = ask.on_break or (self._breaks.in_chats(found) if is_chat else self._breaks.of(found))
         return chosen == "continue"
 
-    def _legs(self, record: RunRecord, out: Outlet, written: Written, *, is_owed: bool) -> Legs:
-        """Return what lets models answer a run one after the other."""
+    def _legs(self, record: RunRecord, out: Outlet, written: Written, *, is_owed: bool, most: int) -> Legs:
+        """Return what lets models answer a run one after the other, in at most so many legs."""
 
         async def answer(found: FoundModel, request: ChatRequest, out: Outlet) -> None:
             if written.legs > 1:  # the first call was checked by who asks for it
@@ -178,6 +195,7 @@ class ChatSources:
             written,
             idle=self._idle,
             is_owed=is_owed,
+            most=most,
             has_stand_in=lambda model: model in self._fallbacks(),
         )
 
@@ -239,14 +257,18 @@ class ChatSources:
         if record.lifetime != "detached" or not self._continues(record, found):
             return False
         has_tools = {"tools", "functions"} & model_ask(record.ask).params.keys()  # half a call may be in the log
-        return not has_tools and len(log.legs) + 1 < MOST_LEGS
+        return not has_tools and len(log.legs) + 1 < self._most_legs(record, found)
 
     async def _resume(self, found: FoundModel, record: RunRecord, log: Log, out: Outlet) -> None:
         """Go on with an answer after a crash."""
+        beginning = beginning_of(record.ask)
+        if beginning is not None and not log.has_output:
+            return await self._go_on_from(record, beginning, out)
         await self._check(record, found.name)
-        written = Written(model=found.name, text=log.text, legs=len(log.legs) + 1, used=usage_so_far(log))
+        writer = log.legs[-1].model if log.legs else found.name if beginning is None else beginning.model
+        written = Written(model=writer, text=log.text, legs=len(log.legs) + 1, used=usage_so_far(log))
         request = await self._request(record, found.model)
-        legs = self._legs(record, out, written, is_owed=_asks(request))
+        legs = self._legs(record, out, written, is_owed=_asks(request), most=self._most_legs(record, found))
         await legs.resume(found, request, Interrupted().error.code)
 
     async def elsewhere(self, record: RunRecord, log: Log) -> bool:
@@ -318,6 +340,8 @@ def _can_be_found_again(record: RunRecord) -> bool:
     ask = record.ask
     if isinstance(ask, ProgramAsk) or record.lifetime != "detached" or record.message_id == record.parent_id:
         return False
+    if beginning_of(ask) is not None:
+        return False  # the upstream knows only the rest
     return chat_ask(ask).n == 1 and not has_tools(ask.params)
 
 

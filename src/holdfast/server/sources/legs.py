@@ -36,6 +36,8 @@ from ...log.usage_meter import UsageMeter, summed
 from ...upstreams import ChatRequest, FoundModel
 from .seam import TURN, NotJoined, PrefillJoint, TurnJoint, anchor_of
 
+FORKED = "forked"
+"""The reason of a leg with which an answer goes on from a place in an earlier one."""
 MOST_LEGS = 3
 """Calls of upstreams for one answer, the first one included."""
 SILENCE = 0.8
@@ -197,12 +199,14 @@ class Legs:
         *,
         idle: float | None,
         is_owed: bool,
+        most: int,
         has_stand_in: Callable[[ModelName], bool],
     ) -> None:
         self._answer, self._stand_in, self._out = answer, stand_in, out
         self._written = written
         self._idle = None if idle is None else SILENCE * idle
         self._is_owed = is_owed
+        self._most = most
         self._has_stand_in = has_stand_in
         self._asked = [written.model]
 
@@ -211,10 +215,11 @@ class Legs:
         await self._go_on(found, request, request, None, "")
 
     async def resume(self, found: FoundModel, request: ChatRequest, reason: str) -> None:
-        """Go on with an answer that has broken off in another process."""
+        """Go on with an answer that has broken off in another process, or that a person has forked."""
         if (how := how_to_continue(found, request, self._written.text)) is None:
             raise ProviderBroke("The answer cannot be continued.")
         self._written.legs += 1
+        self._asked = [found.name]
         await self._go_on(found, request, further_request(request, how, self._written), how, reason)
 
     async def _go_on(
@@ -290,7 +295,7 @@ class Legs:
     ) -> tuple[FoundModel, LegHow | None] | None:
         """Return the model that goes on, and how; None if none can."""
         is_first = self._written.legs == 1 and not outlet.has_spoken and not self._written.text
-        if outlet.has_called or outlet.has_ended or _blames_the_request(error) or self._written.legs >= MOST_LEGS:
+        if outlet.has_called or outlet.has_ended or _blames_the_request(error) or self._written.legs >= self._most:
             return None
         following = found if outlet.has_spoken else await self._stand_in(self._asked)
         if following is None and _broke_off(error):

@@ -248,6 +248,20 @@ class RowStore(ABC):
         self._index_soon()
         return added
 
+    async def add_branch(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        parent: str | None,
+        expect_head: str | None,
+        now: float,
+    ) -> Session:
+        """Add messages to a session, and show the branch that ends with them."""
+        session = await self._write(lambda rows: rows.add_branch(session_id, messages, parent, expect_head, now))
+        self._index_soon()
+        return session
+
     async def get_message(self, session_id: str, message_id: str) -> Message | None:
         """Return one message of a session."""
         return await self._read(lambda rows: rows.get_message(session_id, message_id))

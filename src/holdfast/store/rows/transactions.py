@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from ...errors import SessionBusy, StaleView
 from ...events import AnySettlement
-from ...history import Message
+from ...history import Message, Session
 from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
@@ -181,6 +181,29 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         yield "tell", it.entry(*rules.settled_entry(run_id, settlement, message))
         yield "save_session", it.values()
         return settlement
+
+    def add_branch(
+        self, session_id: str, messages: Sequence[Message], parent: str | None, expect_head: str | None, now: float
+    ) -> Querying[Session]:
+        """Add messages to a session after one of them, and show the branch that ends with them."""
+        it = yield from self._require_session(session_id)
+        head = messages[-1].id if messages else parent
+        if it.session.head_id == head:
+            return it.session  # the call is repeated
+        if expect_head != it.session.head_id:
+            raise StaleView
+        if (busy := _busy((yield from self._in_progress(it)), "reject")) is not None:
+            raise SessionBusy(busy)
+        yield from self._require_message(it, parent)
+        if messages:
+            values = {"session": it.n, "ids": self._dialect.many([message.id for message in messages])}
+            rules.refuse_known(messages, {row["id"] for row in (yield "known_messages", values)})
+        yield from self._add(it, *rules.chained(messages, parent))
+        it.change(head_id=head)
+        it.touch(now)
+        yield "tell", it.entry("session.changed", {"head_id": head})
+        yield "save_session", it.values()
+        return it.session
 
     def note_waiting(self, run_id: str, epoch: int, waits: bool) -> Querying[None]:
         """Record whether a running run waits for a person."""

@@ -84,6 +84,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     tool_call_id: str | None = None
     steps: list[ImportedStep] = []
     automatic: bool = False
+    edited: bool = False
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
@@ -183,5 +184,6 @@ def imported_message(archived: ImportedMessage, now: float) -> Message:
         tool_call_id=archived.tool_call_id,
         steps=tuple(step.step() for step in archived.steps),
         automatic=archived.automatic and archived.role == "user",
+        edited=archived.edited and archived.role == "assistant",
         created_at=now,
     )

@@ -1,0 +1,23 @@
+"""Other versions of answers."""
+
+from __future__ import annotations
+
+from ...kit.calls import Http
+from ...kit.feature import Feature
+from ...running.running import Running
+from ..sessions.run_json import RunViews
+from ..sharing.reach import Reach
+from .edits import EditsApi
+from .forks import ForksApi
+
+
+class VersionsFeature(Feature):
+    """Forks from any place in an answer, edits by a person, and chats without a message."""
+
+    def __init__(self, http: Http, running: Running, reach: Reach, views: RunViews) -> None:
+        bodies, streams, _ = http
+        engine, store = running.engine, running.store
+        self.inner = (
+            ForksApi(bodies, streams, views, reach, running.starting, running.agents, store),
+            EditsApi(bodies, reach, engine, store),
+        )
