@@ -11,7 +11,7 @@ from .screen import guard
 click.Context.formatter_class = HelpText  # of every command
 
 SECTIONS = {
-    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "explain"),
+    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "presets", "explain"),
     "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
     "Administer": ("user", "key", "secrets", "audit", "backup", "restore", "copy", "db"),
     "Other": ("lab",),
@@ -25,6 +25,7 @@ COMMANDS = {
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
+    "presets": ("lists.presets:presets", "List, add, remove, export and import presets and prompts."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",
@@ -70,6 +71,7 @@ def main(context: click.Context) -> None:
       holdfast chat                        chat; Ctrl-C stops a response
       holdfast run "Why is the sky blue?"  one prompt, one response
       git diff | holdfast run "Review this" -m openai/gpt-5
+      holdfast run -p reviewer < change.diff
       holdfast compare "Say hi" -m scripted/echo -m scripted/think
       holdfast runs ls                     list runs: what failed, and why
       holdfast runs tail RUN               follow a run, even of another client

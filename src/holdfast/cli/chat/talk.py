@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.markup import escape
@@ -16,13 +16,14 @@ from rich.markup import escape
 from .. import show
 from ..client import Api, CallFailed, Object, Params, connect
 from ..commands import one_line_errors, settings_options
-from ..completion import complete_agents, complete_models, complete_sessions
+from ..completion import complete_agents, complete_models, complete_presets, complete_sessions
 from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
 from ..tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
 from .ctrl_c import CtrlC, interruptible, stopped_by
+from .named import filled, find_prompt, preset_named
 from .printer import Printer
 from .prompt import TerminalPrompt, well_formed
 
@@ -33,6 +34,8 @@ HELP = """\
 /new            start a new chat
 /model NAME     change the model
 /models         list the models
+/prompts        list the saved prompts
+/NAME           send the saved prompt of this name
 /retry          regenerate the last answer
 /continue       continue a cut-off answer
 /sessions       list recent chats
@@ -55,6 +58,9 @@ def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "-s", "--session", shell_complete=complete_sessions, help="Continue this session (id or unique prefix)."
         ),
         click.option("--agent", shell_complete=complete_agents, help="Agent; short for --model agent/NAME."),
+        click.option(
+            "-p", "--preset", shell_complete=complete_presets, help="Preset: model, system prompt, parameters."
+        ),
         click.option("-m", "--model", shell_complete=complete_models, help="Model, as PROVIDER/MODEL."),
     ):
         command = option(command)
@@ -118,6 +124,7 @@ async def _run_once(
     text: str,
     *,
     model: str | None,
+    preset: str | None,
     session: str | None,
     goes_on: bool,
     system: str | None,
@@ -129,11 +136,12 @@ async def _run_once(
     async with connect(**where) as api:
         attendant = Attendant(api, named(approve))
         session = await _chosen_session(api, session, goes_on=goes_on)
+        setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
         with interruptible() as stop_requested:
             if session is None and not keep:
-                started = await _start_alone(api, text, system, model)
+                started = await _start_alone(api, text, setup)
             else:
-                session = session or await _new_session(api, system, model)
+                session = await _set_up(api, session, setup)
                 body = {"input": text, **({"model": model} if model else {})}
                 started = await api.call("POST", f"/api/sessions/{session}/runs", body)
             settled = await follow(api, started, silent=as_json, stop_requested=stop_requested, attendant=attendant)
@@ -145,11 +153,30 @@ async def _run_once(
         return APPROVAL_MISSING if attendant.missed else EXIT[settled["outcome"]]
 
 
-async def _start_alone(api: Api, text: str, system: str | None, model: str | None) -> Object:
+class _Setup(NamedTuple):
+    """What a command line says of a chat. The options have precedence over the preset."""
+
+    model: str | None
+    system: str | None
+    preset: Object | None = None
+
+    def session(self) -> Object:
+        """Return the fields of a session."""
+        preset = {"preset": self.preset["id"]} if self.preset else {}
+        return preset | {name: value for name, value in {"system": self.system, "model": self.model}.items() if value}
+
+    def request(self, text: str) -> Object:
+        """Return a request without a session."""
+        preset = self.preset or {"params": {}, "system": None, "model": None}
+        system, model = self.system or preset["system"], self.model or preset["model"]
+        messages = [{"role": "system", "content": system}] if system else []
+        body = {**preset["params"], "messages": [*messages, {"role": "user", "content": text}]}
+        return body | ({"model": model} if model else {})
+
+
+async def _start_alone(api: Api, text: str, setup: _Setup) -> Object:
     """Start a run outside of a session. It is kept as a run, and continues if the connection breaks."""
-    messages = [{"role": "system", "content": system}] if system else []
-    body: Object = {"messages": [*messages, {"role": "user", "content": text}], "background": True}
-    started = await api.call("POST", "/v1/chat/completions", body | ({"model": model} if model else {}))
+    started = await api.call("POST", "/v1/chat/completions", setup.request(text) | {"background": True})
     return await api.call("GET", f"/api/runs/{started['holdfast']['run_id']}")
 
 
@@ -165,9 +192,13 @@ async def _latest(api: Api) -> str | None:
     return str(sessions[0]["id"]) if sessions else None
 
 
-async def _new_session(api: Api, system: str | None = None, model: str | None = None) -> str:
-    body = {name: value for name, value in {"system": system, "model": model}.items() if value}
-    return str((await api.call("POST", "/api/sessions", body))["id"])
+async def _set_up(api: Api, session: str | None, setup: _Setup) -> str:
+    """Return a new session, or the one that was named, with the preset that was named."""
+    if session is None:
+        return str((await api.call("POST", "/api/sessions", setup.session()))["id"])
+    if setup.preset is not None:
+        await api.call("PATCH", f"/api/sessions/{session}", setup.session())
+    return session
 
 
 def _hint(session: str | None, run_id: str) -> None:
@@ -232,6 +263,7 @@ def chat(model: str | None, agent: str | None, **what: Any) -> None:
 async def _chat(
     *,
     model: str | None,
+    preset: str | None,
     session: str | None,
     goes_on: bool,
     system: str | None,
@@ -242,8 +274,9 @@ async def _chat(
         ctrl_c = stack.enter_context(CtrlC())
         with ctrl_c.stops() as stop_requested:
             api = await stack.enter_async_context(connect(**where))
-            talk = _Talk(api, model, TerminalPrompt(ctrl_c), Attendant(api, named(approve)))
-            await talk.begin(await _chosen_session(api, session, goes_on=goes_on), system, stop_requested)
+            setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
+            talk = _Talk(api, setup, TerminalPrompt(ctrl_c), Attendant(api, named(approve)))
+            await talk.begin(await _chosen_session(api, session, goes_on=goes_on), stop_requested)
         while (text := await talk.prompt.ask()) is not None and text != "/quit":
             if text:
                 with ctrl_c.stops() as stop_requested:
@@ -262,19 +295,22 @@ async def _answered(talk: _Talk, text: str, stop_requested: asyncio.Event) -> No
 class _Talk:
     """One conversation in the terminal."""
 
-    def __init__(self, api: Api, model: str | None, prompt: TerminalPrompt, attendant: Attendant) -> None:
+    def __init__(self, api: Api, setup: _Setup, prompt: TerminalPrompt, attendant: Attendant) -> None:
         self._api = api
-        self._model = model
+        self._setup = setup
+        self._model = setup.model
         self.prompt = prompt
         self.attendant = attendant
         self.session = ""
         self._stop_requested = asyncio.Event()
 
-    async def begin(self, session: str | None, system: str | None, stop_requested: asyncio.Event | None = None) -> None:
+    async def begin(self, session: str | None, stop_requested: asyncio.Event | None = None) -> None:
         """Continue a session, or start one."""
+        self.session = await _set_up(self._api, session, self._setup)
         if session is None:
-            self.session = await _new_session(self._api, system, self._model)
-            show.note(f"{await self._current_model()}  ·  /help for commands, Ctrl-C to stop a response")
+            preset = [self._setup.preset["name"]] if self._setup.preset else []
+            what = "  ·  ".join([*preset, await self._current_model()])
+            show.note(f"{what}  ·  /help for commands, Ctrl-C to stop a response")
             return
         opened = await self._api.call("GET", f"/api/sessions/{session}")
         self.session = opened["id"]
@@ -298,15 +334,37 @@ class _Talk:
             "new": self._new,
             "model": self._change_model,
             "models": self._models,
+            "prompts": self._prompts,
             "retry": self._retry,
             "continue": self._continue,
             "sessions": self._sessions,
         }
         command = commands.get(name)
-        if command is None:
-            show.err.print(f"[yellow]Unknown command /{escape(name)}.[/]\n{HELP}")
-        else:
+        if command is not None:
             await command(rest.strip())
+        elif (prompt := await find_prompt(self._api, name)) is not None:
+            await self._send_prompt(prompt, rest.strip())
+        else:
+            show.err.print(f"[yellow]Unknown command or prompt /{escape(name)}.[/]\n{HELP}")
+
+    async def _send_prompt(self, prompt: Object, rest: str) -> None:
+        """Send a prompt. What follows its name is its first variable, or follows its text; the others are asked."""
+        given: dict[str, str] = {}
+        for variable in prompt["variables"]:
+            if rest:
+                given[variable], rest = rest, ""
+                continue
+            show.note(f"{flat(variable)}:")
+            if (value := await self.prompt.ask()) is None:
+                return
+            given[variable] = value
+        text = "\n\n".join(filter(None, (filled(prompt, given), rest)))
+        show.note(show.line(text, 200))
+        await self._start("runs", {"input": text})
+
+    async def _prompts(self, rest: str) -> None:
+        for prompt in (await self._api.call("GET", "/api/prompts"))["prompts"]:
+            show.note(f"/{flat(prompt['name'])}  {show.line(prompt['text'], 60)}", "")
 
     async def _start(self, how: str, body: Object) -> None:
         body = {**body, **({"model": self._model} if self._model else {})}
@@ -317,7 +375,7 @@ class _Talk:
         show.err.print(HELP)
 
     async def _new(self, rest: str) -> None:
-        await self.begin(None, None)
+        await self.begin(None)
 
     async def _change_model(self, rest: str) -> None:
         if rest:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import io
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import click
@@ -38,6 +38,16 @@ def complete_agents(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Return the agents with this prefix."""
     found = _finished(_models(ctx, f"agent/{incomplete}"))
     return [CompletionItem(item.value.removeprefix("agent/")) for item in found]
+
+
+def complete_presets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the presets with this prefix."""
+    return _finished(_named(ctx, incomplete, ("presets",)))
+
+
+def complete_named(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the presets with this prefix, and the prompts by `/name`."""
+    return _finished(_named(ctx, incomplete, ("presets", "prompts")))
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -82,6 +92,14 @@ async def _models_of_settings(config: str | None) -> list[str]:
         return [*await providers.names(), *agents]
     finally:
         await providers.close()
+
+
+async def _named(ctx: click.Context, incomplete: str, kinds: Sequence[str]) -> list[CompletionItem]:
+    async with _server(ctx) as api:
+        listed = {kind: (await api.call("GET", f"/api/{kind}"))[kind] for kind in kinds}
+    slash = {"presets": "", "prompts": "/"}
+    names = [slash[kind] + each["name"] for kind in kinds for each in listed[kind]]
+    return [CompletionItem(name) for name in names if name.casefold().startswith(incomplete.casefold())]
 
 
 async def _things(ctx: click.Context, kind: Kind, incomplete: str) -> list[CompletionItem]:
