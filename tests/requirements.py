@@ -628,6 +628,8 @@ REQUIREMENTS: dict[str, str] = {
     "presets.group": "A group uses what a member shares with it, until the member leaves or takes it back.",
     "presets.used": "A chat takes model, system prompt and parameters from a preset, and says from which.",
     "presets.file": "Presets and prompts are exported and imported as a file; the report says what became of each.",
+    "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
+    "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
     "people.audit": (
         "The audit log has who did what to what, from where, with which result: sign-ins and failures, keys, accounts, "
         "settings, deletions, approvals, and what admins read about others; by HTTP and by command."

@@ -211,11 +211,13 @@ export const api = {
   wholeSession: (id: string) => call<OpenSession>("GET", `/api/sessions/${id}?files=inline`),
   /** Of a session by its id, or of a link by its path. */
   picture: (id: string, hash: string) => fetchFile(`${id.startsWith("/") ? id : `/api/sessions/${id}`}/files/${hash}`),
-  createSession: (body: Partial<Pick<Session, "title" | "model" | "system" | "params" | "on_break">>) =>
+  createSession: (body: Partial<Pick<Session, "title" | "model" | "system" | "params" | "on_break" | "preset">>) =>
     call<Session>("POST", "/api/sessions", { body }),
   changeSession: (
     id: string,
-    body: Partial<Pick<Session, "title" | "pinned" | "model" | "system" | "params" | "on_break" | "head_id">>,
+    body: Partial<
+      Pick<Session, "title" | "pinned" | "model" | "system" | "params" | "on_break" | "preset" | "head_id">
+    >,
   ) => call<Session>("PATCH", `/api/sessions/${id}`, { body }),
   deleteSession: (id: string, keepalive = false) => call<void>("DELETE", `/api/sessions/${id}`, { keepalive }),
   importSession: (body: unknown) => call<Session>("POST", "/api/sessions/import", { body }),

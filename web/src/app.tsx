@@ -25,6 +25,7 @@ const loadEntrance: Lazy = () => import("./views/entrance");
 const loadSecondFactor: Lazy = () => import("./views/second-factor");
 const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
+  presets: () => import("./views/presets"),
   runs: () => import("./views/runs"),
   settings: () => import("./views/settings"),
   status: () => import("./views/status"),

@@ -14,6 +14,7 @@ import { watchServer } from "./state/away";
 import { keepCaller } from "./state/caller";
 import { followPlace } from "./state/current";
 import { keepModels } from "./state/models";
+import { keepPresets } from "./state/presets";
 import { keepSessions } from "./state/sessions";
 import { watchUnread } from "./state/unread";
 import { refuseToOpenFiles } from "./ui/pictures";
@@ -32,6 +33,7 @@ function start(): void {
   if (isAtEntrance.value) return; // nothing else is for who is not signed in: a sign-in loads the page anew
   keepCaller();
   keepModels();
+  keepPresets();
   keepSessions();
   watchAttention();
   watchUnread();

@@ -59,7 +59,18 @@ export function followLinks(event: MouseEvent): void {
   navigate(link.pathname + link.hash);
 }
 
-const VIEWS = ["compare", "runs", "settings", "status", "account", "admin", "sign-in", "first-admin", "reset"] as const;
+const VIEWS = [
+  "compare",
+  "presets",
+  "runs",
+  "settings",
+  "status",
+  "account",
+  "admin",
+  "sign-in",
+  "first-admin",
+  "reset",
+] as const;
 
 export type View = "chat" | (typeof VIEWS)[number] | "unknown";
 

@@ -2,8 +2,9 @@
 import { place, TEMPORARY } from "../router";
 import { isGuest } from "../state/caller";
 import type { Conversation } from "../state/conversation";
-import { current, setupForNew } from "../state/current";
+import { current } from "../state/current";
 import { isDemo, isTest, modelForNew } from "../state/models";
+import { setupForNew } from "../state/presets";
 import { titles } from "../state/sessions";
 import { Empty } from "../ui/empty";
 import { usePageTitle } from "../ui/page-title";

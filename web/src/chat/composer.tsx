@@ -8,6 +8,8 @@ import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
+import { Later } from "../ui/later";
+import { lazily } from "../ui/lazily";
 import { AddPicture, Attachments, usePictures } from "../ui/pictures";
 import { t } from "../words";
 import { contentOf } from "./content";
@@ -17,6 +19,9 @@ import { editing } from "./user-message";
 
 /** The height of a line, in pixels, for wheels that count in lines. */
 const LINE = 20;
+/** What calls a prompt: a slash and the beginning of its name, and nothing else. */
+const PROMPT = /^\/[\p{L}\p{M}\p{N}_.-]*$/u;
+const PROMPT_LIST = () => import("../presets/prompt-list");
 
 export function Composer() {
   const session = current.value?.id ?? null;
@@ -49,6 +54,7 @@ export function Composer() {
   };
   const send = async (ifBusy: IfBusy | "steer") => {
     if (!hasSomething) return;
+    if (PROMPT.test(text) && (await insertsPrompt())) return;
     const [said, before] = [text, current.value];
     write("");
     const shown = await pictures.whole(); // a message goes with the pictures that were pasted before it was sent
@@ -59,6 +65,10 @@ export function Composer() {
       : sendMessage(contentOf(said.trim(), shown), ifBusy));
     if (isTaken) return;
     giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
+  };
+  const insertsPrompt = async () => {
+    const typed = await lazily(() => import("../presets/typed")).catch(() => null);
+    return (await typed?.takeTyped(text, write)) ?? false;
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.isComposing) return;
@@ -75,63 +85,72 @@ export function Composer() {
   };
 
   return (
-    <form
-      class="composer"
-      onWheel={scrollChat}
-      onSubmit={(event) => {
-        event.preventDefault();
-        send(isRunning ? "queue" : "reject");
-      }}
-    >
-      <p class="refusal" role="alert">
-        {refusal}
-      </p>
-      <div class="box">
-        <Attachments pictures={pictures} />
-        <textarea
-          id="composer"
-          ref={box}
-          dir={text ? "auto" : undefined} // empty, it goes as the page does
-          rows={1}
-          placeholder={isRunning ? t().addFollowUp : t().sendMessage}
-          aria-label={t().yourMessage}
-          autocomplete={current.value?.isTemporary ? "off" : undefined} // else browsers store it to restore the tab
-          value={text}
-          onInput={(event) => write(event.currentTarget.value)}
-          onKeyDown={onKeyDown}
-          onPaste={pictures.onPaste}
-        />
-        <div class="tools-line">
-          <AddPicture pictures={pictures} />
-          <ModelPicker />
-          <span class="space" />
-          {isRunning && hasSomething && (
-            <>
-              {isAgent && pictures.urls.length === 0 && (
-                <button type="button" class="small" title={t().steerHint} onClick={() => send("steer")}>
-                  <Icon node={CornerDownRight} size={14} /> {t().steer}
+    <>
+      {PROMPT.test(text) && <Later load={PROMPT_LIST} box={box} text={text} onInsert={write} />}
+      <form
+        class="composer"
+        onWheel={scrollChat}
+        onSubmit={(event) => {
+          event.preventDefault();
+          send(isRunning ? "queue" : "reject");
+        }}
+      >
+        <p class="refusal" role="alert">
+          {refusal}
+        </p>
+        <div class="box">
+          <Attachments pictures={pictures} />
+          <textarea
+            id="composer"
+            ref={box}
+            dir={text ? "auto" : undefined} // empty, it goes as the page does
+            rows={1}
+            placeholder={isRunning ? t().addFollowUp : t().sendMessage}
+            aria-label={t().yourMessage}
+            autocomplete={current.value?.isTemporary ? "off" : undefined} // else browsers store it to restore the tab
+            value={text}
+            onInput={(event) => write(event.currentTarget.value)}
+            onKeyDown={onKeyDown}
+            onPaste={pictures.onPaste}
+          />
+          <div class="tools-line">
+            <AddPicture pictures={pictures} />
+            <ModelPicker />
+            <span class="space" />
+            {isRunning && hasSomething && (
+              <>
+                {isAgent && pictures.urls.length === 0 && (
+                  <button type="button" class="small" title={t().steerHint} onClick={() => send("steer")}>
+                    <Icon node={CornerDownRight} size={14} /> {t().steer}
+                  </button>
+                )}
+                <button type="button" class="small" title={t().interruptHint} onClick={() => send("interrupt")}>
+                  {t().interrupt}
                 </button>
-              )}
-              <button type="button" class="small" title={t().interruptHint} onClick={() => send("interrupt")}>
-                {t().interrupt}
+                <button type="submit" class="small" title={t().queueHint}>
+                  <Icon node={CornerDownLeft} size={14} /> {t().queue}
+                </button>
+              </>
+            )}
+            {isRunning ? (
+              <button type="button" class="round stop" aria-label={t().stop} title={t().stopHint} onClick={stopCurrent}>
+                <Icon node={Square} size={14} />
               </button>
-              <button type="submit" class="small" title={t().queueHint}>
-                <Icon node={CornerDownLeft} size={14} /> {t().queue}
+            ) : (
+              <button
+                type="submit"
+                class="round primary"
+                aria-label={t().send}
+                title={t().send}
+                disabled={!hasSomething}
+              >
+                <Icon node={ArrowUp} />
               </button>
-            </>
-          )}
-          {isRunning ? (
-            <button type="button" class="round stop" aria-label={t().stop} title={t().stopHint} onClick={stopCurrent}>
-              <Icon node={Square} size={14} />
-            </button>
-          ) : (
-            <button type="submit" class="round primary" aria-label={t().send} title={t().send} disabled={!hasSomething}>
-              <Icon node={ArrowUp} />
-            </button>
-          )}
+            )}
+          </div>
         </div>
-      </div>
-    </form>
+      </form>
+    </>
   );
 }
 

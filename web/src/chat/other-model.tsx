@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { regenerate } from "../state/current";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
-import { ModelDialog } from "./model-picker";
+import { ModelDialog } from "./model-dialog";
 
 interface OtherModelProps {
   messageId: string;

@@ -3,7 +3,8 @@ import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, Share2, SlidersHorizon
 import { useState } from "preact/hooks";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
-import { current, setupForNew } from "../state/current";
+import { current } from "../state/current";
+import { setupForNew } from "../state/presets";
 import { removeWithUndo, rename, setPinned } from "../state/sessions";
 import { complain } from "../state/toasts";
 import { Dialog } from "../ui/dialog";

@@ -17,7 +17,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Reasoning, Waiting } from "../chat/answer";
 import { textOf } from "../chat/content";
 import { money } from "../chat/figures";
-import { ModelDialog } from "../chat/model-picker";
+import { ModelDialog } from "../chat/model-dialog";
 import { tellOutcome } from "../chat/outcome";
 import { Tools } from "../chat/tools";
 import { Markdown } from "../markdown/markdown";

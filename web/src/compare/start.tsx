@@ -1,7 +1,7 @@
 /** Before the first prompt: which models, how, and what was compared before. */
 import { EyeOff, Plus, X } from "lucide";
 import { useState } from "preact/hooks";
-import { ModelDialog } from "../chat/model-picker";
+import { ModelDialog } from "../chat/model-dialog";
 import { modelForNew, models, modelsState } from "../state/models";
 import type { Content } from "../types";
 import { Icon } from "../ui/icon";

@@ -1,7 +1,7 @@
 /** The default model, and the models that answer where another cannot. */
 import { ArrowRight, Plus, X } from "lucide";
 import { useState } from "preact/hooks";
-import { ModelDialog } from "../chat/model-picker";
+import { ModelDialog } from "../chat/model-dialog";
 import { models } from "../state/models";
 import { complain } from "../state/toasts";
 import { Icon } from "../ui/icon";

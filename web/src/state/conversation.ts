@@ -15,7 +15,7 @@ export interface Ending {
 
 export type Loading = "loading" | "ready" | "missing" | "failed";
 
-export type Setup = Pick<Session, "model" | "system" | "params" | "on_break">;
+export type Setup = Pick<Session, "model" | "system" | "params" | "on_break" | "preset">;
 
 export abstract class Conversation {
   readonly loading = signal<Loading>("loading");

@@ -1,21 +1,20 @@
 /** The session that this tab shows, and the one that is about to be made. */
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
+import type { Preset } from "../presets/calls";
 import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
 import { lazily } from "../ui/lazily";
 import { t } from "../words";
-import type { Conversation, Setup } from "./conversation";
+import type { Conversation } from "./conversation";
 import { keepDraft, readDraft } from "./drafts";
 import { modelForNew, rememberModel } from "./models";
+import { chooseForNew, choosePresetForNew, loadPresets, presetsKnown, resetForNew, setupForNew } from "./presets";
 import { noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
 export const current = signal<Conversation | null>(null);
-export const NO_SETUP: Setup = { model: null, system: null, params: {}, on_break: null };
-/** What the next new session will have. */
-export const setupForNew = signal<Setup>(NO_SETUP);
 
 /** Show the session of the page's address from now on. */
 export function followPlace(): void {
@@ -96,11 +95,16 @@ export async function steerRun(input: string): Promise<Sent> {
 
 async function begin(): Promise<Conversation> {
   if (place.value.id === TEMPORARY) throw new Error("a temporary chat has no session");
-  const setup = setupForNew.value;
-  const session = await api.createSession({ ...setup, model: setup.model ?? modelForNew.value });
+  await presetsKnown();
+  const { presetId, preset: _, model, ...setup } = setupForNew.value;
+  const body = { ...setup, model: model ?? modelForNew.value, ...(presetId && { preset: presetId }) };
+  const session = await api.createSession(body).catch((error) => {
+    if (presetId) loadPresets(); // it may have been deleted
+    throw error;
+  });
   noteSession({ ...session, active_run: null, needs_approval: false });
   navigate(`/s/${session.id}`);
-  setupForNew.value = NO_SETUP;
+  resetForNew();
   if (!current.value) throw new Error("the new session is not shown");
   return current.value;
 }
@@ -134,11 +138,18 @@ export const forkAt = (messageId: string) =>
 export async function chooseModel(model: string): Promise<void> {
   rememberModel(model);
   if (current.value) await act((it) => it.change({ model }));
-  else setupForNew.value = { ...setupForNew.value, model };
+  else chooseForNew({ model });
 }
 
 /** Change the settings of the session that is shown, or of the next one. */
 export async function changeSetup(setup: Pick<Session, "system" | "params" | "on_break">): Promise<void> {
   if (current.value) await current.value.change(setup);
-  else setupForNew.value = { ...setupForNew.value, ...setup };
+  else chooseForNew(setup);
+}
+
+/** Set the session that is shown up with a preset, or the next one; with none for null. */
+export async function choosePreset(preset: Preset | null): Promise<void> {
+  const shown = current.value;
+  if (!shown || shown.isTemporary) choosePresetForNew(preset);
+  else await act((it) => it.change(preset ? { preset: preset.id } : { system: null, params: {}, on_break: null }));
 }

@@ -12,10 +12,10 @@ import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall 
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
 import { Conversation, type Setup } from "./conversation";
-import { NO_SETUP, setupForNew } from "./current";
 import { giveBack, keepDraft, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
 import { modelForNew, onBreakOf } from "./models";
+import { chooseForNew, resetForNew, setupForNew } from "./presets";
 import { complain } from "./toasts";
 
 export class TemporaryChat extends Conversation {
@@ -43,7 +43,7 @@ export class TemporaryChat extends Conversation {
     removeEventListener("beforeunload", askBeforeUnload);
     wouldLose.value = () => false;
     keepDraft(TEMPORARY, "");
-    setupForNew.value = NO_SETUP;
+    resetForNew();
   }
 
   async load(): Promise<void> {} // the server has nothing of it
@@ -91,7 +91,7 @@ export class TemporaryChat extends Conversation {
   }
 
   async change(setup: Partial<Setup>): Promise<void> {
-    setupForNew.value = { ...setupForNew.value, ...setup };
+    chooseForNew(setup);
   }
 
   async changeQueued(n: number, input: Content): Promise<void> {

@@ -30,6 +30,7 @@ PAGES = (
         "/s/{id}",
         "/compare",
         "/compare/{id}",
+        "/presets",
         "/runs",
         "/runs/{id}",
         "/settings",

@@ -84,13 +84,15 @@ class PresetsApi(_Calls[Preset]):
             await self._models.providers(access_of(request)).find(preset.model)
         return preset
 
-    @Endpoint("GET", "/api/presets", who=READ, answers={200: "presets, and the id of the default one"})
+    @Endpoint("GET", "/api/presets", who=READ, answers={200: "presets, the id of the default one, the caller's groups"})
     async def list_presets(self, request: Request) -> ASGIApp:
         """List presets: the caller's by name, then those that others share with the caller's groups."""
         listed = await self._list(request)
         chosen: Stored[ChosenDefault] | None = await self._defaults.get(owner_of(request))
         id = None if chosen is None else chosen.body.preset
-        return Json({"presets": listed, "default": id if any(each["id"] == id for each in listed) else None})
+        default = id if any(each["id"] == id for each in listed) else None
+        groups = await self._library.groups(access_of(request))
+        return Json({"presets": listed, "default": default, "groups": groups})
 
     @Endpoint("POST", "/api/presets", who=CHAT, takes=Preset, answers={201: "the preset", **_BAD})
     async def add_preset(self, request: Request) -> ASGIApp:

@@ -117,6 +117,11 @@ class Library(Generic[K]):
         group = await self._people.callers.groups.get(id) if id else None
         return None if group is None else group.body.name
 
+    async def groups(self, access: Access) -> list[dict[str, str]]:
+        """Return the groups that the caller can share with."""
+        found = [await self._people.callers.groups.get(id) for id in access.groups]
+        return [{"id": group.id, "name": group.body.name} for group in found if group is not None]
+
     # writing
 
     def check(self, access: Access, body: K) -> None:
