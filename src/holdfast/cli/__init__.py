@@ -25,7 +25,7 @@ COMMANDS = {
     "models": ("lists.inspect:models", "List the available models."),
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
-    "presets": ("lists.presets:presets", "List, add, remove, export and import presets and prompts."),
+    "presets": ("lists.presets:presets", "List, show, add, remove, export and import presets and prompts."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",

@@ -24,7 +24,7 @@ from ..tables import Column, TableCell, print_list, prose
 
 @click.group()
 def presets() -> None:
-    """List, show, add, remove, export and import presets and prompts. Use one with `holdfast run -p NAME`."""
+    """List, show, add, remove, export and import presets and prompts."""
 
 
 COLUMNS = (
@@ -62,7 +62,8 @@ async def _ls(as_json: bool, **where: Any) -> None:
 
 def _row(each: Object, name: str, text: str | None, is_default: bool = False) -> tuple[str | TableCell, ...]:
     default = TableCell("default" if is_default else "", "green")
-    return name, each.get("model") or "", default, each["group_name"] or "", each["by"] or "", prose(text or "")
+    model = each["model"] if "model" in each else ""
+    return name, model or "", default, each["group_name"] or "", each["by"] or "", prose(text or "")
 
 
 @presets.command("show")
