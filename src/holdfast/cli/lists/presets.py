@@ -53,17 +53,18 @@ async def _ls(as_json: bool, **where: Any) -> None:
     if not kept["presets"] and not prompts:
         show.note("No presets. Add one with: holdfast presets add NAME -m MODEL --system TEXT")
     rows = [
-        *[_row(each, each["name"], each["system"], each["id"] == kept["default"]) for each in kept["presets"]],
-        *[_row(each, f"/{each['name']}", each["text"]) for each in prompts],
+        *[_row(each, each["name"], each["model"], each["system"], kept["default"]) for each in kept["presets"]],
+        *[_row(each, f"/{each['name']}", "", each["text"]) for each in prompts],
     ]
     listed = {"presets": kept["presets"], "default": kept["default"], "prompts": prompts}
     print_list(COLUMNS, rows, json=listed if as_json else None)
 
 
-def _row(each: Object, name: str, text: str | None, is_default: bool = False) -> tuple[str | TableCell, ...]:
-    default = TableCell("default" if is_default else "", "green")
-    model = each["model"] if "model" in each else ""
-    return name, model or "", default, each["group_name"] or "", each["by"] or "", prose(text or "")
+def _row(
+    each: Object, name: str, model: str | None, text: str | None, default: str | None = None
+) -> tuple[str | TableCell, ...]:
+    mark = TableCell("default" if each["id"] == default else "", "green")
+    return name, model or "", mark, each["group_name"] or "", each["by"] or "", prose(text or "")
 
 
 @presets.command("show")
