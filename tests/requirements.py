@@ -630,6 +630,18 @@ REQUIREMENTS: dict[str, str] = {
     "presets.file": "Presets and prompts are exported and imported as a file; the report says what became of each.",
     "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
     "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
+    # schedules
+    "schedules.kept": (
+        "A schedule is kept, changed, paused and deleted by its owner alone. A bad one is refused with words, and a "
+        "preview tells the next times."
+    ),
+    "schedules.once": (
+        "Each time of a schedule has one run, on any number of nodes, with crashes, clocks that jump, and both changes "
+        "of daylight saving. What was missed is skipped, made up once, or made up each, and the run says so."
+    ),
+    "schedules.rights": (
+        "The rights and the budget of the owner count when a run starts. A refusal is in the history with its reason."
+    ),
     "people.audit": (
         "The audit log has who did what to what, from where, with which result: sign-ins and failures, keys, accounts, "
         "settings, deletions, approvals, and what admins read about others; by HTTP and by command."

@@ -114,6 +114,10 @@ async def things_of(api: Native) -> dict[str, str]:
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
     comparison = (await (await api.client.post("/api/comparisons", panes)).json())["id"]
     shared = await (await api.client.post(f"/api/sessions/{session}/shares", {"follow": True})).json()
+    preset = await (await api.client.post("/api/presets", {"name": "a secret preset"})).json()
+    prompt = await (await api.client.post("/api/prompts", {"name": "a-secret", "text": "a secret"})).json()
+    planned = {"name": "a secret", "prompt": "a secret", "when": {"kind": "cron", "expression": "0 0 29 2 *"}}
+    schedule = await (await api.client.post("/api/schedules", planned)).json()
     return {
         "session_id": session,
         "run_id": run,
@@ -130,6 +134,9 @@ async def things_of(api: Native) -> dict[str, str]:
         "sign_in_id": "in_1",
         "passkey_id": "AAAAAAAAAAAAAAAAAAAAAA",
         "share_id": shared["id"],
+        "preset_id": preset["id"],
+        "prompt_id": prompt["id"],
+        "schedule_id": schedule["id"],
         "token": shared["token"],
         "erasure_id": "era_1",
         "batch_id": batch,
@@ -182,6 +189,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "answer": {},
         "token": "no token",
         "preset": None,
+        "when": {"kind": "every", "seconds": 86400},
         "text": "Hi",
         "format": "holdfast-presets",
         "version": 1,

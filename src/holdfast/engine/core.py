@@ -305,6 +305,10 @@ class Core:
         """Return the wall clock's time."""
         return self._shared.clock()
 
+    def store_now(self) -> float:
+        """Return the time of the store's clock, which is the same on all nodes, or is late by a moment."""
+        return self._node.store_now()
+
     async def check_store(self) -> None:
         """Write to the store now. Raise `StoreUnavailable` if that fails, for example because the disk is full."""
         await self._node.renew()

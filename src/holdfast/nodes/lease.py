@@ -51,12 +51,24 @@ class Lease:
         self._drop = drop
         self._on_hint = on_hint
         self._until = 0.0
+        self._store_time: tuple[float, float] | None = None
+        """A time of the store's clock, and the time of the loop at which this node learned it."""
         self._unlisten: Callable[[], None] | None = None
 
     @property
     def is_held(self) -> bool:
         """True while no other node can have fenced this one."""
         return asyncio.get_running_loop().time() < self._until
+
+    def store_now(self) -> float:
+        """Return the time of the store's clock, which all nodes share: that of the last renewal, counted on.
+
+        It is late by what the renewal's reply took, and never early. Before the first renewal it is this node's time.
+        """
+        if self._store_time is None:
+            return self.shared.clock()
+        then, learned_at = self._store_time
+        return then + asyncio.get_running_loop().time() - learned_at
 
     async def hold(self) -> None:
         """Take the lease, and renew it three times per lease."""
@@ -73,8 +85,9 @@ class Lease:
         requested_at, node = asyncio.get_running_loop().time(), self.shared.node_id
         if self._unlisten is None:
             self._unlisten = self._store.listen(node, self._on_hint)
-        if await self._store.renew(node, self.seconds, self._current_details()) is not None:
+        if (record := await self._store.renew(node, self.seconds, self._current_details())) is not None:
             self._until = max(self._until, requested_at + self.seconds)
+            self._store_time = record.until - record.seconds, asyncio.get_running_loop().time()
         elif node == self.shared.node_id:
             self._begin_anew(node)
             await self.renew()

@@ -78,6 +78,7 @@ class Node:
         self.handover = Handover(runs, options.elsewhere, self._find_others)
         # bound here, so that runs call them without another hop
         self.sure, self.renew, self.resume = self.lease.sure, self.lease.renew, self.recovery.resume
+        self.store_now = self.lease.store_now
         self.ask_to_stop, self.changed = self.intents.stop, self.places.changed
 
     # joining and leaving

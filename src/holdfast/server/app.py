@@ -26,6 +26,7 @@ from .features.observe.feature import ObserveFeature
 from .features.page.web import PageFeature, is_of_the_page
 from .features.presets.feature import PresetsFeature
 from .features.responses.feature import ResponsesFeature
+from .features.schedules.feature import SchedulesFeature
 from .features.sessions.feature import SessionsFeature
 from .features.settings.settings import SettingsFeature
 from .features.sharing.feature import SharingFeature
@@ -101,6 +102,7 @@ class HoldfastServer:
         shares, reach = sharing.shares, sharing.reach
         presets = PresetsFeature(http, running, people)
         sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info, presets.presets)
+        schedules = SchedulesFeature(http, running, presets)
         chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
         self.responses = ResponsesFeature(http, running, reach, configured, current, environ, tasks)
         self.data = DataFeature(
@@ -124,8 +126,9 @@ class HoldfastServer:
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
         started = [self.accounts, self.settings, AgentsFeature(running.agents, store)]  # in this order
         versions = VersionsFeature(http, running, reach, sessions.views)
-        others = [chat, self.responses, sessions, versions, presets, sharing, self.compare, self.evals, self.data]
-        features = [*started, *others, budgets, self.auditing, self.observe]
+        chats = [chat, self.responses, sessions, versions, presets, schedules, sharing]
+        others = [*chats, self.compare, self.evals, self.data, budgets]
+        features = [*started, *others, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]
 
     def gate(self, other: ASGIApp) -> ASGIApp:

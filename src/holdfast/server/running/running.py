@@ -50,7 +50,7 @@ class Running:
         publish: Mapping[str, Published],
         environ: Mapping[str, str],
     ) -> None:
-        self.store, self._settings = store, settings
+        self.store, self.owners, self._settings = store, owners, settings
         self.prices = prices_of(settings)
         self.spending = Spending(store, owners, settings.budget, self.prices, settings.currency, time.time)
         self.reader = Reader()

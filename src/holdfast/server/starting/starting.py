@@ -134,8 +134,21 @@ class Starting:
     async def allow_new(self, request: Request, model: str | None, key: Idempotency | None = None) -> AllowedStart:
         """Return the start of a new run if the caller may use the model."""
         caller: Access = request.scope[ACCESS]
+        payer, on_break = self._payer_of(request), _on_break(request)
+        return await self.allow_for(caller, payer, model, key, on_break=on_break)
+
+    async def allow_for(
+        self,
+        caller: Access,
+        payer: Payer,
+        model: str | None,
+        key: Idempotency | None = None,
+        *,
+        on_break: OnBreak | None = None,
+    ) -> AllowedStart:
+        """Return the start of a new run for someone who makes no request now: a schedule is due."""
         found = await self._find_model(caller, model)
-        return AllowedStart(self, caller, found, self._payer_of(request), key, _on_break(request))
+        return AllowedStart(self, caller, found, payer, key, on_break)
 
     async def start(
         self,

@@ -40,12 +40,15 @@ class Budgets:
 
     def payer(self, request: Request) -> Payer:
         """Return who pays for the runs of a request."""
-        access: Access = request.scope[ACCESS]
-        limited = self._is_for_all or bool(access.budgets)
-        if limited:
+        payer = self.payer_for(request.scope[ACCESS])
+        if payer.limited:
             _LEFT.set(request.scope.setdefault(EXTRA_HEADERS, {}))
+        return payer
+
+    def payer_for(self, access: Access) -> Payer:
+        """Return who pays for the runs of a caller."""
         key = access.credential if access.via == "key" else ""
-        return Payer(access.owner, key, access.groups, limited)
+        return Payer(access.owner, key, access.groups, self._is_for_all or bool(access.budgets))
 
     async def payer_now(self, payer: Payer) -> Payer:
         """Return a payer of earlier work with the limits of today: an admin may have set a budget since."""
