@@ -332,7 +332,11 @@ REQUIREMENTS: dict[str, str] = {
         "A client that reconnects with its cursor gets the missing events and the terminal one; no gap, no repeat."
     ),
     "crash.goes-on": "A run whose upstream did not stop goes on after a restart: no word lost, repeated or made again.",
-    "crash.no-repeat": "No tool call is repeated by itself.",
+    "crash.no-repeat": "No tool call is repeated by itself, unless it says that this does no harm.",
+    "crash.effects": (
+        "A tool call has an id that is saved before it runs; an agent that goes on after a crash has no effect twice, "
+        "and asks a person where it cannot know."
+    ),
     "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
     "crash.store-fails": "A store that raises an unexpected error fails the runs it cannot save, and no run hangs.",

@@ -284,6 +284,23 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="t
     """Seconds until a person allowed or denied the call, if approval was needed."""
 
 
+Replay = Literal["safe", "keyed", "never"]
+"""Whether a tool may be called again if nobody knows whether the first call has run: a call of it changes nothing; its
+effect id keeps the effect from happening twice; or only after a person says so."""
+
+
+class ToolStarted(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool.started"):
+    """A tool is about to run. It is saved before that: a call without this event has certainly not run.
+
+    `effect_id` stays the same if the call is made again. `at` is the time in Unix seconds.
+    """
+
+    id: str
+    effect_id: str
+    at: float
+    replay: Replay = "never"
+
+
 class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):
     """The run waits for a person to allow a tool call. `expires_at`, if set, is the deadline in Unix seconds."""
 
@@ -303,6 +320,34 @@ class ApprovalDecided(
 
     id: str
     decision: Literal["allow", "deny"]
+    note: str = ""
+
+
+class OutcomeRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="outcome.requested"):
+    """The run waits for a person to say what became of a tool call that a crash has interrupted: it may have run.
+
+    `since` is the time at which the call began, `expires_at`, if set, the deadline, both in Unix seconds. `printed` is
+    its output up to the crash, and `problem` the reason why the tool could not find out itself.
+    """
+
+    id: str
+    tool: str
+    arguments: str
+    call: str
+    effect_id: str
+    since: float
+    printed: str = ""
+    problem: str = ""
+    expires_at: float | None = None
+
+
+class OutcomeDecided(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="outcome.decided"
+):
+    """A person has said that an interrupted call ran, or that it is to be made again, or left out."""
+
+    id: str
+    decision: Literal["ran", "again", "skip"]
     note: str = ""
 
 
@@ -384,10 +429,13 @@ Event: TypeAlias = (
     | Reasoning
     | ToolDelta
     | ToolCall
+    | ToolStarted
     | ToolProgress
     | ToolResult
     | ApprovalRequested
     | ApprovalDecided
+    | OutcomeRequested
+    | OutcomeDecided
     | StepStarted
     | StepFinished
     | Steered
@@ -399,6 +447,11 @@ Event: TypeAlias = (
     | Settled
 )
 """One numbered fact in a run's log."""
+
+Asked: TypeAlias = ApprovalRequested | OutcomeRequested
+"""What a run can ask of a person. It waits until the person has answered."""
+Answered: TypeAlias = ApprovalDecided | OutcomeDecided
+"""The answer of a person."""
 
 SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall, ProviderData})
 """Events that are part of an answer. The first of them means that the model has begun to answer."""

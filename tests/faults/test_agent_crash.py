@@ -87,19 +87,28 @@ async def test_a_run_is_interrupted_and_nothing_runs_again(up, tmp_path):
 
 @requirement("crash.no-repeat")
 async def test_a_run_goes_on_after_its_last_finished_step_where_the_settings_say_so(up, tmp_path):
-    """The model is told that its call may have run, and decides itself; the events say that the run was resumed."""
+    """A person is asked about the command that may have run; the events say that the run was resumed."""
     async with serving(up, tmp_path, "continue") as server:
         _, run_id = await crash_in_a_call(up, server, answer("Second."))
         async with server.client() as client:
-            frames = await Native(client).replay(run_id)
+            api = Native(client)
+            reader = await api.events(run_id)
+            while (frame := await reader.next_event()).event != "outcome.requested":
+                pass
+            reader.close()
+            told = {"decision": "skip", "note": "It is stuck."}
+            response = await client.post(f"/api/runs/{run_id}/outcomes/{frame.json()['id']}", told)
+            again = await client.post(f"/api/runs/{run_id}/outcomes/{frame.json()['id']}", told)
+            frames = await api.replay(run_id)
     seen = up.requests[-1].body["messages"]
     settlement = frames[-1].json()["settlement"]
 
+    assert (200, 409) == (response.status, again.status)
     assert ("completed", "First. Second.") == (settlement["outcome"], settlement["text"])
     assert "ran\nran\n" == (tmp_path / "work" / "runs").read_text()
-    assert ["resumed"] == [frame.json()["code"] for frame in frames if frame.event == "notice"]
+    assert "resumed" in [frame.json()["code"] for frame in frames if frame.event == "notice"]
     assert [1, 2, 3] == [frame.json()["step"] for frame in frames if frame.event == "step.started"]
-    assert "The server ended before this call finished. It may have run." == seen[-1]["content"]
+    assert "it may have run. A person decided that it is not run again. They say: It is stuck.]" in seen[-1]["content"]
     assert [str(n) for n in range(1, len(frames) + 1)] == [frame.id for frame in frames]
     check_openai(seen)
 

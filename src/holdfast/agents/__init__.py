@@ -2,5 +2,16 @@
 
 from .request import AgentRequest, AgentStopped
 from .tools import Tool, ToolContext, ToolError, ToolOutput, tool
+from .tools.effects import Effect, NotRun
 
-__all__ = ["AgentRequest", "AgentStopped", "Tool", "ToolContext", "ToolError", "ToolOutput", "tool"]
+__all__ = [
+    "AgentRequest",
+    "AgentStopped",
+    "Effect",
+    "NotRun",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolOutput",
+    "tool",
+]

@@ -5,33 +5,62 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from ..errors import CannotSteer, HoldfastError, RunSettled, SourceFailed, StaleApproval
-from ..events import ApprovalDecided, ApprovalRequested, Outlet, Steered, ToolCall
+from ..events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Asked,
+    OutcomeDecided,
+    OutcomeRequested,
+    Outlet,
+    Steered,
+    ToolCall,
+)
 from ..ids import new_id
 
 Scope = Literal["once", "session", "always"]
 
 
 class ApprovalExpired(SourceFailed):
-    """An approval was not decided in time."""
+    """A person has not answered in time."""
 
     code = "approval_expired"
     status = 504
 
-    def __init__(self, tool: str, seconds: float) -> None:
-        super().__init__(f"No person allowed or denied {tool} within {seconds:g} s.")
+    def __init__(self, request: Asked, seconds: float) -> None:
+        did = "allowed or denied" if isinstance(request, ApprovalRequested) else "said what became of"
+        super().__init__(f"No person {did} {request.tool} within {seconds:g} s.")
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, tag_field="to", tag="approval"):
     """The decision on an approval, and its scope."""
 
     decision: Literal["allow", "deny"]
     note: str = ""
     scope: Scope = "once"
+
+    def decided(self, request_id: str) -> ApprovalDecided:
+        """Return the event."""
+        return ApprovalDecided(request_id, self.decision, self.note)
+
+
+class Outcome(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
+    """What a person says about a call that a crash has interrupted."""
+
+    decision: Literal["ran", "again", "skip"]
+    note: str = ""
+
+    def decided(self, request_id: str) -> OutcomeDecided:
+        """Return the event."""
+        return OutcomeDecided(request_id, self.decision, self.note)
+
+
+Reply: TypeAlias = Decision | Outcome
+"""The answer of a person to what a run has asked."""
 
 
 class Grants(Protocol):
@@ -84,6 +113,9 @@ class Nowhere:
         """Return at once: nothing is saved."""
 
 
+_Reply = TypeVar("_Reply", Decision, Outcome)
+
+
 class Desk:
     """The steering and approvals of one running agent."""
 
@@ -102,14 +134,15 @@ class Desk:
         self._run_id = run_id
         self._on_waiting = on_waiting
         self._steered: list[str] = []
-        self._answers: dict[str, asyncio.Future[Decision]] = {}
+        self._answers: dict[str, asyncio.Future[Reply]] = {}
+        self._takes: dict[str, type[Reply]] = {}
         self._decided: dict[str, asyncio.Future[None]] = {}
         self._busy = 0
         self._is_finishing = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an approval is open."""
+        """Whether a person is asked."""
         return bool(self._answers)
 
     # steering
@@ -152,77 +185,79 @@ class Desk:
         """Ask for an approval of a call, and wait for the decision."""
         expires = None if within is None else time.time() + within
         request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
-        answer = self._expect(request)
+        answer = self._expect(request, Decision)
         self._out.emit([request])
         return await self._answered(request, answer, within)
 
     async def ask_again(self, request: ApprovalRequested, within: float | None) -> Decision:
         """Wait again for an approval that was requested before a restart."""
-        return await self._answered(request, self._expect(request), within)
+        return await self._answered(request, self._expect(request, Decision), within)
 
-    def _expect(self, request: ApprovalRequested) -> asyncio.Future[Decision]:
-        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._answers[request.id] = answer
+    async def ask_outcome(self, request: OutcomeRequested, within: float | None) -> OutcomeDecided:
+        """Wait for a person to say what became of a call; the request is in the log."""
+        reply = await self._answered(request, self._expect(request, Outcome), within)
+        return reply.decided(request.id)
+
+    def _expect(self, request: Asked, kind: type[_Reply]) -> asyncio.Future[_Reply]:
+        answer: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        self._answers[request.id] = cast("asyncio.Future[Reply]", answer)
+        self._takes[request.id] = kind
         return answer
 
-    async def _answered(
-        self, request: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
-    ) -> Decision:
+    async def _answered(self, request: Asked, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
         await self._place.saved()
-        decision = await self._await_decision(request, answer, within)
-        while (error := await self._unsaved(request, decision)) is not None:
-            answer = self._expect(request)
+        reply = await self._await_reply(request, answer, within)
+        while (error := await self._unsaved(request, reply)) is not None:
+            answer = self._expect(request, type(reply))
             self._refuse(request.id, error)
-            decision = await self._await_decision(request, answer, within)
-        self._out.emit([ApprovalDecided(request.id, decision.decision, decision.note)])
+            reply = await self._await_reply(request, answer, within)
+        self._out.emit([reply.decided(request.id)])
         await self._place.saved()
         if decided := self._decided.pop(request.id, None):
             decided.set_result(None)
-        return decision
+        return reply
 
-    async def _await_decision(
-        self, request: ApprovalRequested, answer: asyncio.Future[Decision], within: float | None
-    ) -> Decision:
-        """Wait for the decision. Meanwhile the run counts as waiting for a person."""
+    async def _await_reply(self, request: Asked, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
+        """Wait for the reply. Meanwhile the run counts as waiting for a person."""
         self._change_busy(-1)
         left = within if request.expires_at is None else max(0.0, request.expires_at - time.time())
         try:
             async with asyncio.timeout(left):
                 return await answer
         except TimeoutError:
-            raise ApprovalExpired(request.tool, within or 0.0) from None
+            raise ApprovalExpired(request, within or 0.0) from None
         finally:
             self._answers.pop(request.id, None)
             self._change_busy(+1)
 
-    async def _unsaved(self, request: ApprovalRequested, decision: Decision) -> HoldfastError | None:
+    async def _unsaved(self, request: Asked, reply: Reply) -> HoldfastError | None:
         """Save a grant that outlives the call. Return the error if it cannot be saved: then the approval stays open."""
-        if decision.decision == "allow" and decision.scope != "once":
+        if isinstance(reply, Decision) and reply.decision == "allow" and reply.scope != "once":
             try:
-                await self._grants.grant(request.tool, decision.scope)
+                await self._grants.grant(request.tool, reply.scope)
             except HoldfastError as error:
                 return error
         return None
 
-    def _refuse(self, approval_id: str, error: HoldfastError) -> None:
+    def _refuse(self, request_id: str, error: HoldfastError) -> None:
         """Give the error to the caller of `decide`, which may have disconnected."""
-        decided = self._decided.pop(approval_id)
+        decided = self._decided.pop(request_id)
         decided.set_exception(error)
         decided.exception()  # marks it as retrieved
 
-    async def decide(self, approval_id: str, decision: Decision) -> None:
-        """Decide an approval. The decision and its grant are saved when this returns.
+    async def decide(self, request_id: str, reply: Reply) -> None:
+        """Answer what a person was asked. The reply, and its grant, are saved when this returns.
 
-        Raises `StaleApproval` if the approval is no longer open, and the store's error if the grant cannot be saved.
+        Raises `StaleApproval` if the request is no longer open, and the store's error if the grant cannot be saved.
         """
-        answer = self._answers.get(approval_id)
-        if answer is None or answer.done():
-            raise StaleApproval(approval_id)
-        self._decided[approval_id] = decided = asyncio.get_running_loop().create_future()
-        answer.set_result(decision)
+        answer = self._answers.get(request_id)
+        if answer is None or answer.done() or not isinstance(reply, self._takes[request_id]):
+            raise StaleApproval(request_id)
+        self._decided[request_id] = decided = asyncio.get_running_loop().create_future()
+        answer.set_result(reply)
         await asyncio.wait({decided})
         if decided.cancelled():
-            raise StaleApproval(approval_id)
+            raise StaleApproval(request_id)
         decided.result()
 
     # work beside approvals

@@ -7,17 +7,29 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from ..concurrency.tasks import OwnedTasks
 from ..errors import RunSettled
-from ..events import ApprovalRequested, Outlet, ToolCall, ToolProgress, ToolResult, put
-from ..log.steps import CallResult, cut
+from ..events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Outlet,
+    Replay,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    ToolStarted,
+    put,
+)
+from ..log.steps import CallResult, Progress, cut
 from ..log.storable import storable
 from ..task_context.tracing import TRACER
-from .approvals import Desk, Grants, Place
+from .approvals import Decision, Desk, Grants, Place
+from .effects import Effects
 from .processes import ProcessTable
 from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
 
@@ -51,6 +63,7 @@ class Calls:
         place: Place,
         grants: Grants,
         patience: float | None = None,
+        replays: Mapping[str, Replay] = MappingProxyType({}),
         table: ProcessTable | None = None,
         environ: Mapping[str, str] | None = None,
         run_id: str = "",
@@ -64,6 +77,7 @@ class Calls:
         self._place = place
         self._grants = grants
         self._patience = patience
+        self._effects = Effects(out, place, desk, replays, patience)
         self._table = table or ProcessTable()
         self._environ = environ
         self._run_id = run_id
@@ -71,10 +85,13 @@ class Calls:
         self._left_behind = OwnedTasks("a tool call that was stopped")
 
     async def all(
-        self, calls: Sequence[ToolCall], requested: Mapping[str, ApprovalRequested] | None = None
+        self, calls: Sequence[ToolCall], before: Mapping[str, Progress] = MappingProxyType({})
     ) -> list[CallResult]:
-        """Make the calls concurrently, and return the results in their order. A stop ends all of them."""
-        tasks = [asyncio.create_task(self._one(call, (requested or {}).get(call.id))) for call in calls]
+        """Make the calls concurrently, and return the results in their order. A stop ends all of them.
+
+        `before` has what happened to some of them before a restart.
+        """
+        tasks = [asyncio.create_task(self._one(call, before.get(call.id, Progress()))) for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -86,11 +103,11 @@ class Calls:
             raise errors[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, call: ToolCall, requested: ApprovalRequested | None) -> CallResult:
+    async def _one(self, call: ToolCall, before: Progress) -> CallResult:
         self._desk.begin()
         watch = _Watch()
         try:
-            output = await self._permitted(call, requested, watch)
+            output = await self._permitted(call, before, watch)
         finally:
             self._desk.done()
         result = _result(call, output, watch)
@@ -98,11 +115,27 @@ class Calls:
             await put(self._out, [result])
         return CallResult(call.id, cut(result.output), output.is_error)
 
-    async def _permitted(self, call: ToolCall, requested: ApprovalRequested | None, watch: _Watch) -> ToolOutput:
-        """Call a tool if the settings or a person allow it. Wait again for an approval from before a restart.
+    async def _permitted(self, call: ToolCall, before: Progress, watch: _Watch) -> ToolOutput:
+        """Call a tool if the settings or a person allow it, or settle what became of it before a restart.
 
         An invalid call is refused before an approval is requested.
         """
+        checked = self._checked(call)
+        if isinstance(checked, ToolOutput):
+            may_have_run = " The call before the restart of the server may have run." if before.started else ""
+            return msgspec.structs.replace(checked, text=checked.text + may_have_run)
+        tool, arguments = checked
+        if before.started is not None:
+            found = await self._effects.settle(tool, arguments, call, before, before.started)
+            watch.begin(has_waited=False)
+            return found if found is not None else await self._traced(tool, arguments, call, before.started)
+        must_ask = await self._must_ask(tool, before)
+        refusal = await self._denied(call, before, tool, arguments) if must_ask else None
+        watch.begin(has_waited=must_ask)
+        return refusal if refusal is not None else await self._traced(tool, arguments, call, None)
+
+    def _checked(self, call: ToolCall) -> tuple[Tool, dict[str, Any]] | ToolOutput:
+        """Return the tool and the arguments of a call, or the error for the model if it cannot be made."""
         tool = self._tools.get(call.name)
         if tool is None:
             there = ", ".join(self._tools) or "none"
@@ -110,40 +143,47 @@ class Calls:
         arguments = parsed(call.arguments)
         if arguments is None:
             return ToolOutput("The arguments are not a JSON object.", is_error=True)
-        approval = self._approvals.get(tool.name, tool.approval)
-        if approval == "deny":
+        if self._approvals.get(tool.name, tool.approval) == "deny":
             return ToolOutput(f"{tool.name} may not be used here: the settings deny it.", is_error=True)
         if wrong := misfit(tool, arguments):
             return ToolOutput(wrong, is_error=True)
-        must_ask = requested is not None or (approval == "ask" and not await self._grants.allows(tool.name))
-        refusal = await self._denied(call, requested, tool, arguments) if must_ask else None
-        watch.begin(has_waited=must_ask)
-        return refusal if refusal is not None else await self._traced(tool, arguments, call)
+        return tool, arguments
+
+    async def _must_ask(self, tool: Tool, before: Progress) -> bool:
+        if before.requested is not None or before.approved is not None:
+            return True
+        return self._approvals.get(tool.name, tool.approval) == "ask" and not await self._grants.allows(tool.name)
 
     async def _denied(
-        self, call: ToolCall, requested: ApprovalRequested | None, tool: Tool, arguments: dict[str, Any]
+        self, call: ToolCall, before: Progress, tool: Tool, arguments: dict[str, Any]
     ) -> ToolOutput | None:
         """Request an approval. Return the result for the model if it is denied, None if it is allowed."""
-        if requested is None:
-            decision = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
+        decision: Decision | ApprovalDecided
+        if before.approved is not None:
+            decision = before.approved
+        elif isinstance(before.requested, ApprovalRequested):
+            decision = await self._desk.ask_again(before.requested, self._patience)
         else:
-            decision = await self._desk.ask_again(requested, self._patience)
+            decision = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
         note = f" They say: {decision.note}" if decision.note else ""
         if decision.decision == "deny":
             return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
         return None
 
-    async def _traced(self, tool: Tool, arguments: dict[str, Any], call: ToolCall) -> ToolOutput:
-        """Call a tool, within a span if traces are on."""
+    async def _traced(
+        self, tool: Tool, arguments: dict[str, Any], call: ToolCall, before: ToolStarted | None
+    ) -> ToolOutput:
+        """Save that a call begins, and make it, within a span if traces are on."""
+        effect_id = "" if is_internal(tool.name) else await self._effects.begin(tool, call, before)
         tracer = TRACER.get()
         if tracer is None:
-            return await self._call(tool, arguments, call)
+            return await self._call(tool, arguments, call, effect_id)
         with tracer.tool_call(tool.name, call.id, call.arguments) as span:
-            output = await self._call(tool, arguments, call)
+            output = await self._call(tool, arguments, call, effect_id)
             span.returned(output.text, is_error=output.is_error)
             return output
 
-    async def _call(self, tool: Tool, arguments: dict[str, Any], call: ToolCall) -> ToolOutput:
+    async def _call(self, tool: Tool, arguments: dict[str, Any], call: ToolCall, effect_id: str) -> ToolOutput:
         loop = asyncio.get_running_loop()
 
         def progress(message: str, fraction: float | None, output: str) -> None:
@@ -154,6 +194,7 @@ class Calls:
             run_id=self._run_id,
             session_id=self._session_id,
             call_id=call.id,
+            effect_id=effect_id,
             progress=progress,
             table=self._table,
             environ=self._environ,

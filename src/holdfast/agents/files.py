@@ -14,12 +14,13 @@ import os
 import pathlib
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..ids import new_id
-from .tools import Approval, FunctionTool, Tool, ToolError
+from .tools import FunctionTool, Tool, ToolError, ToolOutput
+from .tools.effects import Effect, NotRun
 
 WRITE = "files_write"
 MOST_READ = 1_000_000
@@ -30,20 +31,28 @@ MOST_COMPARED = 200_000
 """Maximum size of a file, in bytes, whose change is shown as a diff."""
 MOST_COMPARED_LINES = 2_000
 
+CLOCK = 2.0
+"""Seconds by which the time of a file may differ from that of the server."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe or a device must not block
 
 
 class _Write(FunctionTool):
-    """Writes a file, and shows the change before it is allowed."""
+    """Writes a file. It shows the change before it is allowed, and sees after a crash whether it has happened."""
 
-    def __init__(self, write: Callable[..., str], change: Callable[[str, str], str], *, name: str, approval: Approval):
-        super().__init__(write, name=name, approval=approval)
-        self._change = change
+    def __init__(self, files: Files) -> None:
+        super().__init__(files.write, name=WRITE, approval="ask")
+        self._files = files
 
     async def preview(self, arguments: dict[str, Any]) -> str:
         """Return the change as a unified diff of the whole file."""
-        return await asyncio.to_thread(self._change, str(arguments["path"]), str(arguments["content"]))
+        return await asyncio.to_thread(self._files.change, str(arguments["path"]), str(arguments["content"]))
+
+    async def reconcile(self, effect: Effect) -> ToolOutput | NotRun | None:
+        """Return whether a write has happened."""
+        path, content = str(effect.arguments["path"]), str(effect.arguments["content"])
+        return await asyncio.to_thread(self._files.found, path, content.encode(errors="replace"), effect.since)
 
 
 class Files:
@@ -55,14 +64,11 @@ class Files:
     def tools(self) -> list[Tool]:
         """Return the folder's tools. Writing needs an approval, unless the settings say otherwise."""
         return [
-            self._tool("files_read", self.read),
-            self._tool("files_list", self.list_folder),
-            self._tool("files_search", self.search),
-            _Write(self.write, self.change, name=WRITE, approval="ask"),
+            FunctionTool(self.read, name="files_read", replay="safe"),
+            FunctionTool(self.list_folder, name="files_list", replay="safe"),
+            FunctionTool(self.search, name="files_search", replay="safe"),
+            _Write(self),
         ]
-
-    def _tool(self, name: str, function: object, approval: Approval = "allow") -> Tool:
-        return FunctionTool(function, name=name, approval=approval)  # type: ignore[arg-type]
 
     def read(self, path: str, start: int = 1, lines: int = 2000) -> str:
         """Read a text file of the folder.
@@ -133,7 +139,22 @@ class Files:
                 with contextlib.suppress(OSError):
                     os.unlink(new, dir_fd=fd)
                 raise
-        return f"{len(data)} bytes were written to {'/'.join([*folders, name])}."
+        return _written(data, [*folders, name])
+
+    def found(self, path: str, data: bytes, since: float) -> ToolOutput | NotRun | None:
+        """Return what became of a write that has begun at a time: by the content, and by when it was last changed."""
+        *folders, name = _names(path)
+        with contextlib.suppress(ToolError), self._walk(folders) as folder, _errors(path):
+            changed = os.fstat(folder).st_mtime
+            with contextlib.suppress(FileNotFoundError):
+                fd = os.open(name, _FILE, dir_fd=folder)
+                with os.fdopen(fd, "rb") as file:
+                    _require_file(fd, path)
+                    changed = os.fstat(fd).st_mtime
+                    if file.read(len(data) + 1) == data:
+                        return ToolOutput(_written(data, [*folders, name]))
+            return NotRun() if changed < since - CLOCK else None
+        return None
 
     def change(self, path: str, content: str) -> str:
         """Return the change of a write: a unified diff with every line; empty if it would be too long."""
@@ -208,6 +229,10 @@ def _errors(path: str) -> Iterator[None]:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise ToolError(f"{path!r} is a link, or behind one: links are not followed.") from None
         raise ToolError(f"{path!r}: {os.strerror(error.errno or 0)}.") from None
+
+
+def _written(data: bytes, names: list[str]) -> str:
+    return f"{len(data)} bytes were written to {'/'.join(names)}."
 
 
 def _require_file(fd: int, path: str) -> None:

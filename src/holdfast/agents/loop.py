@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from ..events import (
     Notice,
     Outlet,
     Reasoning,
+    Replay,
     StepFinished,
     StepStarted,
     Text,
@@ -32,7 +34,7 @@ from ..events import (
 )
 from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
-from ..log.steps import AgentStep, CallResult, Steps
+from ..log.steps import AgentStep, CallResult, Progress, Steps
 from ..log.storable import storable
 from ..log.usage_meter import UsageMeter, summed
 from ..pricing import Price, cost
@@ -82,11 +84,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """Environment variables of its tools' processes, besides those that every tool has."""
     approvals: dict[str, Approval] = {}
     """Approvals by tool, in place of the tool's own `approval`."""
+    replay: dict[str, Replay] = {}
+    """Whether a call may be made again after a crash, by tool, in place of the tool's own `replay`."""
     limits: AgentLimits = AgentLimits()
     price: Price = Price()
     params: dict[str, Any] = {}
     on_restart: Literal["settle", "continue"] = "settle"
-    """After a kill of the server: settle the run as interrupted, or continue after its last finished step."""
+    """After a kill of the server: settle the run as interrupted, or continue with its calls and its model."""
 
     def servers_to_start(self, owner: str) -> list[str]:
         """Return the names of its MCP servers that are not connected for an owner."""
@@ -187,6 +191,7 @@ class Work:
             place=self.place,
             grants=grants,
             patience=agent.limits.approval,
+            replays=agent.replay,
             table=table,
             environ=child_environment(agent.env),
             run_id=run_id,
@@ -345,11 +350,13 @@ class Work:
         thoughts = [thought.block for thought in answer.thoughts]
         self._messages[place] |= openai_thoughts(thoughts, "" if thoughts else "".join(answer.reasoning))
 
-    async def _all(self, calls: Sequence[ToolCall], **requested: Any) -> list[CallResult]:
+    async def _all(
+        self, calls: Sequence[ToolCall], before: Mapping[str, Progress] = MappingProxyType({})
+    ) -> list[CallResult]:
         """Make the calls concurrently, with the idle limit suspended."""
         self._is_calling = True
         try:
-            return await self._calls.all(calls, **requested)
+            return await self._calls.all(calls, before)
         finally:
             self._is_calling = False
 
@@ -383,24 +390,29 @@ class Work:
         return self._done is not None and self._done.is_answered and not hides
 
     async def _finish_step(self, done: Steps) -> None:
-        """Give interrupted calls the result `LOST`, and wait again for open approvals.
+        """Finish the calls of a step that a restart has interrupted.
 
         The call of an internal tool has no event: it is restored from its approval.
         """
-        open_approvals = {each.call: each for each in done.waiting.values()}
+        open_requests = {each.call: each for each in done.waiting.values()}
         ids = {call.id for call in done.current.calls}
         hidden = [
-            ToolCall(id, each.tool, each.arguments, own=True) for id, each in open_approvals.items() if id not in ids
+            ToolCall(id, each.tool, each.arguments, own=True) for id, each in open_requests.items() if id not in ids
         ]
         step = msgspec.structs.replace(done.current, calls=(*done.current.calls, *hidden))
         self._ids |= {call.id for call in hidden}
-        lost = [call for call in step.unanswered if call.id not in open_approvals]
+        left = [call for call in step.unanswered if self._continues or call.id in open_requests]
+        lost = [call for call in step.unanswered if call not in left]
         await put(self.out, [ToolResult(call.id, LOST, True) for call in lost])
         results = [*step.results, *(CallResult(call.id, LOST, True) for call in lost)]
-        if waiting := [call for call in step.unanswered if call.id in open_approvals]:
-            results += await self._all(waiting, requested=open_approvals)
+        if left:
+            results += await self._all(left, {call.id: done.progress(call.id) for call in left})
         self._remember(msgspec.structs.replace(step, results=tuple(results)))
         await put(self.out, [StepFinished(done.number, 0.0)])
+
+    @property
+    def _continues(self) -> bool:
+        return self._agent.on_restart == "continue"
 
     def _go_on_in(self, step: AgentStep) -> None:
         """Let the model continue an answer that was cut off: the text so far was already shown."""

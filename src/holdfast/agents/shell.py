@@ -8,6 +8,7 @@ import os
 import pathlib
 from typing import Any
 
+from ..events import Replay
 from .tools import Approval, ToolContext, ToolOutput
 
 MOST_OUTPUT = 1_000_000
@@ -20,6 +21,7 @@ class Shell:
     """Runs a command in a folder. Everything that the command started is gone when the call is over."""
 
     name = "shell"
+    replay: Replay = "never"
     description = (
         "Run a shell command and return its output, error output included. "
         "Whatever it starts in the background ends with it."

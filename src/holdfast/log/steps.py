@@ -8,9 +8,12 @@ from types import MappingProxyType
 import msgspec
 
 from ..events import (
+    Answered,
     ApprovalDecided,
     ApprovalRequested,
+    Asked,
     Event,
+    OutcomeDecided,
     Steered,
     StepFinished,
     StepStarted,
@@ -18,6 +21,7 @@ from ..events import (
     ToolCall,
     ToolProgress,
     ToolResult,
+    ToolStarted,
     Usage,
 )
 
@@ -70,6 +74,34 @@ class AgentStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, results=(*self.results, *missing))
 
 
+class Progress(msgspec.Struct):
+    """What has happened to a call that has no result."""
+
+    requested: Asked | None = None
+    """What a person was asked about it, if that is still open."""
+    approved: ApprovalDecided | None = None
+    started: ToolStarted | None = None
+    """Set once the tool was about to run: from then on it may have run."""
+    outcome: OutcomeDecided | None = None
+    """What a person has said that became of it. Unset by a new start."""
+    printed: str = ""
+
+    def take_in(self, event: Asked | Answered | ToolStarted | ToolProgress) -> None:
+        """Note an event of the call, or of what a person was asked about it."""
+        if isinstance(event, Asked):
+            self.requested = event
+        elif isinstance(event, ToolStarted):
+            self.started, self.outcome = event, None
+        elif isinstance(event, ToolProgress):
+            self.printed += event.output
+        else:
+            self.requested = None
+            if isinstance(event, ApprovalDecided):
+                self.approved = event
+            elif isinstance(event, OutcomeDecided):
+                self.outcome = event
+
+
 class Steps:
     """The steps of an agent so far, updated with each event."""
 
@@ -79,12 +111,11 @@ class Steps:
         """Number of the last step that has begun; 0 before the first."""
         self.is_open = False
         """True while that step has not finished."""
-        self.waiting: dict[str, ApprovalRequested] = {}
-        """The approvals that are not decided, by their ids."""
+        self.waiting: dict[str, Asked] = {}
+        """What a person was asked and has not answered, by its id."""
         self.is_counted = True
         """True if a usage event has come since the last request to the model. It counts the whole run up to there."""
-        self._decisions: dict[str, str] = {}
-        self._outputs: dict[str, str] = {}
+        self._progress: dict[str, Progress] = {}
         self._current = AgentStep()
         self._parts: list[str] = []
 
@@ -100,25 +131,32 @@ class Steps:
             self.is_open = False
         elif isinstance(event, ToolCall):
             self._change(calls=(*self._current.calls, event))
-        elif isinstance(event, ToolProgress):
-            self._outputs[event.id] = self._outputs.get(event.id, "") + event.output
+        elif isinstance(event, (ToolStarted, ToolProgress)):
+            self._of(event.id).take_in(event)
         elif isinstance(event, ToolResult):
-            self._outputs.pop(event.id, None)
-            self.waiting = {id: request for id, request in self.waiting.items() if request.call != event.id}
-            decision = self._decisions.pop(event.id, None)
-            result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
-            self._change(results=(*self._current.results, result))
+            self._return(event)
         elif isinstance(event, Steered):
             self._change(inputs=(*self._current.inputs, event.text))
-        elif isinstance(event, ApprovalRequested):
+        elif isinstance(event, Asked):
             self.waiting[event.id] = event
-        elif isinstance(event, ApprovalDecided):
-            self._decide(event)
+            self._of(event.call).take_in(event)
+        elif isinstance(event, Answered) and (request := self.waiting.pop(event.id, None)) is not None:
+            self._of(request.call).take_in(event)
 
-    def _decide(self, event: ApprovalDecided) -> None:
-        request = self.waiting.pop(event.id, None)
-        if request is not None:
-            self._decisions[request.call] = event.decision
+    def _return(self, event: ToolResult) -> None:
+        """Add the result of a call. It may have a question open that nobody has to answer any more."""
+        self.waiting = {id: request for id, request in self.waiting.items() if request.call != event.id}
+        progress = self._progress.pop(event.id, None)
+        decision = progress.approved.decision if progress and progress.approved else None
+        result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
+        self._change(results=(*self._current.results, result))
+
+    def _of(self, call: str) -> Progress:
+        return self._progress.setdefault(call, Progress())
+
+    def progress(self, call: str) -> Progress:
+        """Return what has happened to a call that has no result."""
+        return self._progress.get(call, Progress())
 
     def _begin(self, number: int) -> None:
         self.done = self.all()
@@ -141,7 +179,7 @@ class Steps:
 
     @property
     def undecided(self) -> frozenset[str]:
-        """The ids of the calls that wait for an approval: they have not run."""
+        """The ids of the calls that wait for a person."""
         return frozenset(request.call for request in self.waiting.values())
 
     def all(self) -> list[AgentStep]:
@@ -150,7 +188,9 @@ class Steps:
 
     def settled(self, why: str) -> tuple[AgentStep, ...]:
         """Return every step with a result for each of its calls; `why` explains those that have none."""
-        return tuple(step.settled(why, self.undecided, self._outputs) for step in self.all())
+        printed = {id: progress.printed for id, progress in self._progress.items()}
+        unapproved = frozenset(each.call for each in self.waiting.values() if isinstance(each, ApprovalRequested))
+        return tuple(step.settled(why, unapproved, printed) for step in self.all())
 
 
 def _unfinished(output: str, why: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ..concurrency.closing import Closing
+from ..errors import RunSettled
 from ..events import AnySettlement, Event, Settled, StoppedBy
 from ..history import Measured
 from ..log.log import Log
@@ -151,9 +152,11 @@ class Run:
         return await self.engine.times_of(self.id)
 
     async def saved(self) -> None:
-        """Wait until all events so far are saved. The source can then act on them: a crash no longer loses them."""
+        """Wait until all events so far are saved: no crash loses them. `RunSettled` if the run was told to end."""
         if self.live is not None:
             await self.live.saved()
+        if isinstance(self.log, StoredLog) or self.log.sealed:
+            raise RunSettled(self.id)
 
     async def stop(self, by: StoppedBy = "user") -> StopResult:
         """End the run, even in the middle of an await. A stop after the end is harmless: the first outcome is final."""

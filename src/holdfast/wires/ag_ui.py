@@ -14,9 +14,9 @@ import msgspec
 
 from ..error_help import help_at
 from ..events import (
+    Answered,
     AnySettlement,
-    ApprovalDecided,
-    ApprovalRequested,
+    Asked,
     Completed,
     ErrorInfo,
     Event,
@@ -128,7 +128,7 @@ class AgUiEvents:
             yield from self._end(event.settlement)
         elif isinstance(event, LegStarted):
             yield {"type": "CUSTOM", "name": "holdfast.leg.started", "value": native.seam(event)}
-        elif isinstance(event, (Notice, ToolProgress, ApprovalRequested, ApprovalDecided, Steered)):
+        elif isinstance(event, (Notice, ToolProgress, Steered, Asked, Answered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 
     # the parts of an answer

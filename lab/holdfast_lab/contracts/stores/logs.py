@@ -13,6 +13,8 @@ from holdfast.events import (
     Completed,
     Event,
     Notice,
+    OutcomeDecided,
+    OutcomeRequested,
     ProviderData,
     Reasoning,
     RunStarted,
@@ -23,6 +25,7 @@ from holdfast.events import (
     ToolDelta,
     ToolProgress,
     ToolResult,
+    ToolStarted,
     Usage,
 )
 from holdfast.store import Append, FeedPlace
@@ -49,6 +52,9 @@ async def every_kind_of_event_comes_back_as_it_was(case: Case) -> None:
         ToolResult("t", "out", is_error=True),
         ApprovalRequested("p", "tool", "{}"),
         ApprovalDecided("p", "deny", "no"),
+        ToolStarted("call_1", "eff_1", 1.5, "keyed"),
+        OutcomeRequested("o", "tool", "{}", "call_1", "eff_1", 1.5),
+        OutcomeDecided("o", "again"),
         Usage(1, 2),
         Notice("retry", "again"),
         ProviderData("anthropic", {"type": "signature_delta", "signature": "s"}),

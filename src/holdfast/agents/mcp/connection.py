@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import jsonschema  # type: ignore[import-untyped]  # noqa: F401 - or the SDK loads it later, while others wait
@@ -27,6 +27,7 @@ from mcp.types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    RequestParamsMeta,
     ResourceLink,
     TextContent,
     TextResourceContents,
@@ -42,6 +43,8 @@ from .stdio import POLITE, ErrorOutput, stdio
 
 logger = logging.getLogger(__name__)
 
+IDEMPOTENCY_KEY = "idempotency-key"
+"""The field of `_meta` with the effect id of a call."""
 MOST_TOOLS = 1000
 """Maximum number of tools of one server, so that an endless list does not keep a run from starting."""
 MOST_CONTENT = 2_000_000
@@ -186,7 +189,7 @@ class McpConnection:
         self._calls += 1
         self._idle.clear()
         try:
-            result = await client.call_tool(tool, arguments, progress_callback=on_progress)
+            result = await client.call_tool(tool, arguments, progress_callback=on_progress, meta=_meta(context))
         except (MCPError, OSError, httpx2.HTTPError, ValueError) as error:
             self._judge(error)
             raise ToolError(self._failure(tool, error)) from error
@@ -213,6 +216,11 @@ class McpConnection:
             ended = f"MCP server {name} ended while {tool} was running"
             return f"{ended}: {because}. It may have run." if because else f"{ended}. It may have run."
         return f"MCP server {name} answered with an error: {why}"
+
+
+def _meta(context: ToolContext) -> RequestParamsMeta | None:
+    """Return the effect id of a call, for a server that does not do the same thing twice."""
+    return cast(RequestParamsMeta, {IDEMPOTENCY_KEY: context.effect_id}) if context.effect_id else None
 
 
 def _message(error: BaseException) -> str:

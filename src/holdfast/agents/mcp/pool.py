@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...concurrency.retry import Backoff
 from ...concurrency.tasks import OwnedTasks
 from ...errors import how_to_install
+from ...events import Replay
 from ..processes import ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
 from .described import McpServer, ToolServerAway
@@ -46,14 +47,15 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 class McpTool:
     """One tool of a server."""
 
-    def __init__(self, server: ToolServer, own_name: str, name: str, description: str, parameters: dict[str, Any]):
+    def __init__(self, server: ToolServer, offered: Any, name: str) -> None:
         self.name = name
-        self.description = description
-        self.parameters = {"type": "object", "properties": {}, **parameters}
+        self.description: str = offered.description or offered.title or ""
+        self.parameters: dict[str, Any] = {"type": "object", "properties": {}, **offered.input_schema}
+        self.replay = _replay(offered.annotations)
         self.approval = server.described.approval
         self.timeout = server.described.timeout
         self._server = server
-        self._own_name = own_name
+        self._own_name: str = offered.name
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Call it. A stop sends the protocol's cancel notification."""
@@ -113,10 +115,7 @@ class ToolServer:
             logger.warning("MCP server %s has no tool %s", self.described.name, ", ".join(sorted(missing)))
         tools = [tool for tool in offered if allowed is None or tool.name in allowed]
         names = tool_names(self.described.name, [tool.name for tool in tools])
-        return [
-            McpTool(self, tool.name, name, tool.description or tool.title or "", tool.input_schema)
-            for tool, name in zip(tools, names, strict=True)
-        ]
+        return [McpTool(self, tool, name) for tool, name in zip(tools, names, strict=True)]
 
     async def _offered(self) -> list[Any]:
         """Request the list of tools. Each run does so at its start, and notices a dead server before its first call."""
@@ -207,6 +206,13 @@ class ToolServer:
     def _retire(self, connection: McpConnection) -> None:
         """Close a connection after its calls have ended, in a background task."""
         self._ending.start(connection.retire())
+
+
+def _replay(annotations: Any) -> Replay:
+    """Return whether a call may be made again, by what the server says about the tool."""
+    if annotations is None:
+        return "never"
+    return "safe" if annotations.read_only_hint else "keyed" if annotations.idempotent_hint else "never"
 
 
 def tool_names(server: str, tools: Sequence[str]) -> list[str]:

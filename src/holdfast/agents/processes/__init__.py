@@ -22,6 +22,8 @@ from ...ids import new_id
 from . import children
 from .children import ChildProcess, OnOutput
 
+EFFECT_ID = "HOLDFAST_EFFECT_ID"
+"""The variable with the effect id of the call that has started a process: an idempotency key."""
 MARK = "HOLDFAST_CALL"
 POLITE = 0.4
 """Seconds between SIGTERM and SIGKILL."""
@@ -78,10 +80,15 @@ class Processes:
     """The processes of one call. Costs nothing until one is started."""
 
     def __init__(
-        self, call_id: str = "", table: ProcessTable | None = None, environ: Mapping[str, str] | None = None
+        self,
+        call_id: str = "",
+        table: ProcessTable | None = None,
+        environ: Mapping[str, str] | None = None,
+        effect_id: str = "",
     ) -> None:
         self._table = table or ProcessTable()
         self._environ = environ
+        self._effect = {EFFECT_ID: effect_id} if effect_id else {}
         self.groups: set[int] = set()
         """The process groups of the call's children."""
         self._mark = f"{_SERVER.id}:{call_id or 'call'}:{new_id('tree')}"
@@ -95,7 +102,7 @@ class Processes:
         """
         self._has_started = True  # or the caller is about to start one
         given = self._environ if environ is None else environ
-        return {**(child_environment() if given is None else given), MARK: self._mark}
+        return {**(child_environment() if given is None else given), **self._effect, MARK: self._mark}
 
     def register(self, pid: int) -> None:
         """Register a child process that leads a process group."""

@@ -25,7 +25,9 @@ from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, r
 
 import msgspec
 
+from ...events import Replay
 from ..processes import Processes, ProcessTable
+from .effects import Effect, NotRun
 
 Approval = Literal["allow", "ask", "deny"]
 
@@ -55,6 +57,7 @@ class ToolContext:
         run_id: str = "",
         session_id: str | None = None,
         call_id: str = "",
+        effect_id: str = "",
         progress: Callable[[str, float | None, str], None] | None = None,
         table: ProcessTable | None = None,
         environ: Mapping[str, str] | None = None,
@@ -62,7 +65,9 @@ class ToolContext:
         self.run_id = run_id
         self.session_id = session_id
         self.call_id = call_id
-        self.processes = Processes(call_id, table, environ)
+        self.effect_id = effect_id
+        """The idempotency key of the call: saved before it runs, and the same if the call is made again."""
+        self.processes = Processes(call_id, table, environ, effect_id)
         """Child processes, which are ended with all of their descendants when the call is over."""
         self.lingers = ""
         """Description, for the receipt, of work that a stop cannot end: a thread, a remote call. Empty if none."""
@@ -135,6 +140,25 @@ class Particular(Protocol):
         ...
 
 
+@runtime_checkable
+class Repeatable(Protocol):
+    """A tool that says whether a call may be made again if nobody knows whether it has run. Others may not."""
+
+    @property
+    def replay(self) -> Replay:
+        """`safe` if a call changes nothing, `keyed` if the effect id keeps it from happening twice, else `never`."""
+        ...
+
+
+@runtime_checkable
+class Reconciling(Protocol):
+    """A tool that can find out what became of a call that a crash has interrupted."""
+
+    async def reconcile(self, effect: Effect) -> ToolOutput | NotRun | None:
+        """Return the result of a call that has run, `NotRun()` if it certainly has not, or None if that is unknown."""
+        ...
+
+
 class FunctionTool:
     """A Python function as a tool: its types are the schema, its docstring is the description for the model.
 
@@ -149,6 +173,8 @@ class FunctionTool:
         description: str = "",
         approval: Approval = "allow",
         timeout: float | None = 60.0,
+        replay: Replay = "never",
+        reconcile: Reconcile | None = None,
     ) -> None:
         self.name = name or function.__name__
         if not NAME.fullmatch(self.name):
@@ -157,7 +183,11 @@ class FunctionTool:
         self.description = description or summary
         self.approval = approval
         self.timeout = timeout
+        if replay not in get_args(Replay):
+            raise TypeError(f"{replay!r} is no value of replay: use one of {', '.join(get_args(Replay))}")
+        self.replay: Replay = replay
         self._function = function
+        self._reconcile = reconcile
         self._takes_context, self._arguments = _arguments_of(function)
         self.parameters = _schema(self._arguments, described)
 
@@ -184,6 +214,16 @@ class FunctionTool:
         if inspect.iscoroutinefunction(self._function):
             return _output(await self._function(**given))
         return _output(await self._in_thread(given, context))
+
+    async def reconcile(self, effect: Effect) -> ToolOutput | NotRun | None:
+        """Ask the tool's own `reconcile` about an effect id; without one it is unknown."""
+        if self._reconcile is None:
+            return None
+        if inspect.iscoroutinefunction(self._reconcile):
+            found = await self._reconcile(effect.id)
+        else:
+            found = await asyncio.to_thread(self._reconcile, effect.id)
+        return found if found is None or isinstance(found, NotRun) else _output(found)
 
     async def _in_thread(self, given: dict[str, Any], context: ToolContext) -> Any:
         context.lingers = f"{self.name} runs in a thread, which cannot be stopped: it runs until it returns"
@@ -226,13 +266,23 @@ async def _threaded(function: Callable[[], Any], has_returned: Callable[[], None
     return await returned
 
 
+Reconcile = Callable[[str], Any]
+"""Returns the result of the call with an effect id, `NotRun()`, or None if it is unknown. It may be async."""
+
+
 @overload
 def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 
 
 @overload
 def tool(
-    *, name: str = "", description: str = "", approval: Approval = "allow", timeout: float | None = 60.0
+    *,
+    name: str = "",
+    description: str = "",
+    approval: Approval = "allow",
+    timeout: float | None = 60.0,
+    replay: Replay = "never",
+    reconcile: Reconcile | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -244,11 +294,21 @@ def tool(
     description: str = "",
     approval: Approval = "allow",
     timeout: float | None = 60.0,
+    replay: Replay = "never",
+    reconcile: Reconcile | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function: `@tool`, or `@tool(approval="ask", timeout=5)`."""
 
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool:
-        return FunctionTool(wrapped, name=name, description=description, approval=approval, timeout=timeout)
+        return FunctionTool(
+            wrapped,
+            name=name,
+            description=description,
+            approval=approval,
+            timeout=timeout,
+            replay=replay,
+            reconcile=reconcile,
+        )
 
     return wrap(function) if function is not None else wrap
 

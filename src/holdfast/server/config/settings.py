@@ -148,6 +148,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names of Holdfast's own variables that its tools' processes have too, besides harmless ones such as `PATH`."""
     approvals: dict[str, Literal["allow", "ask", "deny"]] = {}
     """Override a tool's own approval: `shell = "allow"`."""
+    replay: dict[str, Literal["safe", "keyed", "never"]] = {}
+    """Override whether a tool may be called again after a crash, if it may have run: `mail__send = "keyed"`."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] = 25
     """Model calls in one run; then the run is truncated, and can be continued."""
     max_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
@@ -161,7 +163,7 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
     """Parameters for the model: `temperature = 0`."""
     on_restart: Literal["settle", "continue"] = "settle"
-    """A run whose server was killed is interrupted, or continued after its last finished step."""
+    """A run whose server was killed is interrupted, or goes on by itself. Only harmless calls are made twice."""
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,15 +203,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     """The port to listen on; 0 for any free port."""
     tls_cert: str = ""
-    """A PEM file with the certificate of this server and its intermediate certificates; turns on HTTPS. A renewed file
-    is used within seconds, without a restart."""
+    """A PEM file with the certificate of this server and the intermediate ones: turns on HTTPS. Changes are noticed."""
     tls_key: str = ""
     """A PEM file with the private key of `tls_cert`. Default: it is in the same file."""
     data: str = ""
     """The data folder. Default: your user's folder for such data."""
     store: str = ""
-    """A PostgreSQL database that several servers share, as `postgresql://user@host:port/dbname`. Default: SQLite in the
-    data folder."""
+    """A PostgreSQL that several servers share: `postgresql://user@host:port/dbname`. Default: SQLite in the folder."""
     cluster_key: str = ""
     """A secret of at least 16 characters that all servers of one `store` share, by which they trust each other."""
     node_address: str = ""

@@ -124,9 +124,12 @@ def make_agent(
     if len(known) < len(tools):
         raise SettingsError(f"Agent {described.name!r}: two of its tools have the same name.")
     is_remote = tuple(f"{name}__" for name in remote)
-    named = {name for name in described.approvals if not name.startswith(is_remote)}
-    if unknown := sorted(named - known):
-        raise SettingsError(f"Agent {described.name!r}: approvals names {unknown[0]!r}, which is not one of its tools.")
+    for field, table in (("approvals", described.approvals), ("replay", described.replay)):
+        named = {name for name in table if not name.startswith(is_remote)}
+        if unknown := sorted(named - known):
+            raise SettingsError(
+                f"Agent {described.name!r}: {field} names {unknown[0]!r}, which is not one of its tools."
+            )
     return Agent(
         name=described.name,
         model=described.model,
@@ -136,6 +139,7 @@ def make_agent(
         servers=tuple(servers[name] for name in dict.fromkeys(remote)),
         env=_variables(described.env_from, environ, f"Agent {described.name!r}"),
         approvals=described.approvals,
+        replay=dict(described.replay),
         limits=AgentLimits(
             steps=described.max_steps,
             seconds=described.max_seconds or None,

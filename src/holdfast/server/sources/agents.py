@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...access import Access
-from ...agents.approvals import Decision, Desk, Scope
+from ...agents.approvals import Desk, Reply, Scope
 from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
@@ -409,13 +409,13 @@ class AgentSources:
         except RunSettled:
             raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.") from None
 
-    async def decide(self, run: Run, caller: Access, approval_id: str, decision: Decision) -> None:
-        """Decide a tool approval of a running agent, on whichever node it is at work."""
+    async def decide(self, run: Run, caller: Access, request_id: str, reply: Reply) -> None:
+        """Answer what a running agent has asked a person, on whichever node it is at work."""
         self._require_user(caller, run.record)
         try:
-            await self._ask(run, "decide", {"approval_id": approval_id, "decision": msgspec.to_builtins(decision)})
+            await self._ask(run, "decide", {"request_id": request_id, "reply": msgspec.to_builtins(reply)})
         except RunSettled:
-            raise StaleApproval(approval_id) from None
+            raise StaleApproval(request_id) from None
 
     async def _ask(self, run: Run, kind: str, body: dict[str, Any]) -> None:
         assert self.engine is not None
@@ -433,8 +433,8 @@ class AgentSources:
         try:
             desk = self._desk(run)
         except CannotSteer:
-            raise StaleApproval(body["approval_id"]) from None
-        await desk.decide(body["approval_id"], msgspec.convert(body["decision"], Decision))
+            raise StaleApproval(body["request_id"]) from None
+        await desk.decide(body["request_id"], msgspec.convert(body["reply"], Reply))
         return {}
 
     def _desk(self, run: Run) -> Desk:

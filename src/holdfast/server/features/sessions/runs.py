@@ -16,7 +16,7 @@ from ....asgi import last_seen
 from ....asks import chat_ask
 from ....engine.core import Core
 from ....errors import BadRequest, NotFound, StoreUnavailable
-from ....events import ApprovalRequested, StoppedBy
+from ....events import ApprovalRequested, Asked, OutcomeRequested, StoppedBy
 from ....history import text_of
 from ....runs.run import Run
 from ....store import RunRecord, Store
@@ -44,6 +44,13 @@ class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision: Literal["allow", "deny"]
     note: str = ""
     scope: Literal["once", "session", "always"] = "once"
+
+
+class CallOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of a tool call that a crash has interrupted."""
+
+    decision: Literal["ran", "again", "skip"]
+    note: str = ""
 
 
 class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,11 +244,40 @@ class RunsApi(Feature):
         body = decode(await self._bodies.read(request), ApprovalDecision)
         note_of(request).details = {"decision": body.decision, "scope": body.scope}
         _check_scope(run, body)
-        approval_id = request.path_params["approval_id"]
-        if not await _has_asked(run, approval_id):
-            raise NotFound(f"Run {run.id} has not requested an approval {approval_id!r}.")
-        decision = desks.Decision(body.decision, body.note, body.scope)
-        await self._agents.decide(run, access_of(request), approval_id, decision)
+        return await self._reply(
+            request, run, request.path_params["approval_id"], desks.Decision(body.decision, body.note, body.scope)
+        )
+
+    @Endpoint(
+        "POST",
+        "/api/runs/{run_id}/outcomes/{outcome_id}",
+        who=CHAT,
+        audit="outcome.decide",
+        stores=False,
+        takes=CallOutcome,
+        answers={
+            200: "the run; the decision is saved",
+            400: "bad input",
+            404: "no such run, or it has not asked this",
+            409: "it is no longer open",
+            413: "too large",
+        },
+    )
+    async def decide_outcome(self, request: Request) -> ASGIApp:
+        """Say what became of a tool call that a crash has interrupted: it ran, run it again, or leave it out."""
+        run = await self._reach.run(request)
+        body = decode(await self._bodies.read(request), CallOutcome)
+        note_of(request).details = {"decision": body.decision}
+        return await self._reply(
+            request, run, request.path_params["outcome_id"], desks.Outcome(body.decision, body.note)
+        )
+
+    async def _reply(self, request: Request, run: Run, asked: str, reply: desks.Reply) -> ASGIApp:
+        """Answer what a run has asked, and return the run when the reply is saved."""
+        kind = OutcomeRequested if isinstance(reply, desks.Outcome) else ApprovalRequested
+        if not await _has_asked(run, asked, kind):
+            raise NotFound(f"Run {run.id} has not asked {asked!r}.")
+        await self._agents.decide(run, access_of(request), asked, reply)
         return json_of(await self._views.revealed(run), run.text, headers=run_headers(run))
 
 
@@ -267,10 +303,10 @@ def _check_scope(run: Run, body: ApprovalDecision) -> None:
         raise BadRequest("This run has no session: allow the call once, or always.", param="scope")
 
 
-async def _has_asked(run: Run, approval_id: str) -> bool:
+async def _has_asked(run: Run, asked: str, kind: type[Asked]) -> bool:
     after = run.log.oldest - 1
     while events := await run.log.batch(after):
-        if any(isinstance(event, ApprovalRequested) and event.id == approval_id for event in events):
+        if any(isinstance(event, kind) and event.id == asked for event in events):
             return True
         after += len(events)
         await asyncio.sleep(0)
