@@ -133,6 +133,10 @@ async def chat_of_a_page(api: Native, model: str) -> Response:
     return await api.client.post("/api/chat", {"id": f"chat-{id(api)}", "messages": [message], "model": model})
 
 
+async def keep_preset(api: Native, model: str) -> Response:
+    return await api.client.post("/api/presets", {"name": model, "model": model})
+
+
 async def swap(api: Native, model: str) -> Response:
     body = {"models": ["up/m", "up/next"], "prompt": "Hi"}
     comparison = await (await api.client.post("/api/comparisons", body)).json()
@@ -186,6 +190,7 @@ PLACES: dict[str, Ask] = {
     "regenerate": in_session("regenerate"),
     "edit": in_session("edit", input="Hi again"),
     "continue": in_session("continue"),
+    "/api/presets": keep_preset,
     "/api/comparisons": compare,
     "swap": swap,
     "/api/batches": batch,
@@ -208,6 +213,8 @@ NAMING = {
     "/api/sessions/{session_id}/regenerate",
     "/api/sessions/{session_id}/edit",
     "/api/sessions/{session_id}/continue",
+    "/api/presets",  # asks no model: a chat with the preset does
+    "/api/presets/{preset_id}",
     "/api/comparisons",
     "/api/comparisons/{comparison_id}/panes/{n}/swap",
     "/api/batches",

@@ -410,13 +410,15 @@ async def test_without_a_chat_the_request_is_all_that_the_model_is_shown(world):
 async def test_files_are_kept_and_shown_again(world):
     """What the user attached is there after a reload, and the model is shown it in its own words."""
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
-    paper = {"type": "file", "mediaType": "application/pdf", "url": "data:application/pdf;base64,BBBB", "filename": "a"}
+    paper = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain;base64,Qm9v", "filename": "a.txt"}
     text = {"type": "text", "text": "Look"}
     await world.say("files", [{"id": "u1", "role": "user", "parts": [image, paper, text]}], "again")
     shown = (await (await world.client.get("/api/chat/files")).json())["messages"]
 
     assert [image, paper, text] == shown[0]["parts"]
-    assert ["image_url", "file", "text"] == [part["type"] for part in world.shown("again")[0]["content"]]
+    picture, *texts = world.shown("again")[0]["content"]
+    assert "image_url" == picture["type"]
+    assert ['<file name="a.txt">\nBoo\n</file>', "Look"] == [part["text"] for part in texts]
 
 
 # Refusals.

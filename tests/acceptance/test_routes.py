@@ -133,7 +133,11 @@ async def _things(api: Native) -> dict[str, str]:
     kept = await (await api.client.post("/v1/conversations", {"items": said})).json()
     listed = await (await api.client.get(f"/v1/conversations/{kept['id']}/items")).json()
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
+    preset = await (await api.client.post("/api/presets", {"name": "a secret"})).json()
+    prompt = await (await api.client.post("/api/prompts", {"name": "secret", "text": "a secret"})).json()
     return {
+        "preset_id": preset["id"],
+        "prompt_id": prompt["id"],
         **await _asked_for(api),
         "session_id": session,
         "run_id": run,

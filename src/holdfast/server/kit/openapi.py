@@ -84,6 +84,8 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
 def _answers(endpoint: Endpoint) -> dict[int, str]:
     """Return the responses of an endpoint, including those of its access rule and of its query."""
     answers = {400: "an unknown query parameter"} if endpoint.is_own else {}
+    if endpoint.takes is not None:
+        answers |= {400: "bad input", 413: "the body is too large"}
     if endpoint.who is not ANYONE:
         answers |= {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it"}
     return {**answers, **endpoint.answers}

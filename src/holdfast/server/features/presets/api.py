@@ -113,7 +113,7 @@ class PresetsApi(_Calls[Preset]):
         """Replace a preset of the caller. Chats that were set up with it stay as they are."""
         return await self._replace(request, request.path_params["preset_id"])
 
-    @Endpoint("DELETE", _PRESET, who=CHAT, answers={204: "deleted", 404: "no such preset"})
+    @Endpoint("DELETE", _PRESET, who=CHAT, audit="preset.delete", answers={204: "deleted", 404: "no such preset"})
     async def delete_preset(self, request: Request) -> ASGIApp:
         """Delete a preset of the caller. Chats that were set up with it stay as they are."""
         return await self._delete(request, request.path_params["preset_id"])
@@ -143,7 +143,7 @@ class PromptsApi(_Calls[SavedPrompt]):
         """Replace a prompt of the caller."""
         return await self._replace(request, request.path_params["prompt_id"])
 
-    @Endpoint("DELETE", _PROMPT, who=CHAT, answers={204: "deleted", 404: "no such prompt"})
+    @Endpoint("DELETE", _PROMPT, who=CHAT, audit="prompt.delete", answers={204: "deleted", 404: "no such prompt"})
     async def delete_prompt(self, request: Request) -> ASGIApp:
         """Delete a prompt of the caller."""
         return await self._delete(request, request.path_params["prompt_id"])
