@@ -863,6 +863,9 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-sessions": (
         "In a real browser: sessions are renamed, pinned, searched, exported to the letter; deleted with a way back."
     ),
+    "ui.browser-filing": (
+        "In a real browser: chats are moved to folders, tagged and archived, alone or several at once, with a way back."
+    ),
     "ui.browser-composer": (
         "In a real browser: pictures, models, instructions and parameters reach the model; what was typed is not lost."
     ),

@@ -194,16 +194,26 @@ export interface Caller {
   lacks_second_factor: boolean;
 }
 
+/** Which chats a list has. */
+export interface ListFilter {
+  folder?: string;
+  tag?: string;
+  archived?: boolean;
+}
+
+const asQuery = (filter: ListFilter) =>
+  Object.fromEntries(Object.entries(filter).map(([name, value]) => [name, String(value)]));
+
 export type Role = "guest" | "member" | "admin";
 
 export const api = {
   me: () => call<Caller>("GET", "/api/me"),
   models: () => call<Models>("GET", "/api/models"),
 
-  sessions: (query = "", before = "", limit = 50) =>
+  sessions: (query = "", before = "", limit = 50, filter: ListFilter = {}) =>
     call<{ sessions: ListedSession[]; next: string | null; feed: string }>(
       "GET",
-      `/api/sessions?${new URLSearchParams({ limit: String(limit), ...(query && { query }), ...(before && { before }) })}`,
+      `/api/sessions?${new URLSearchParams({ limit: String(limit), ...(query && { query }), ...(before && { before }), ...asQuery(filter) })}`,
     ),
   session: (id: string, signal?: AbortSignal) =>
     call<OpenSession>("GET", `/api/sessions/${id}`, signal ? { signal } : {}),
@@ -220,6 +230,11 @@ export const api = {
     >,
   ) => call<Session>("PATCH", `/api/sessions/${id}`, { body }),
   deleteSession: (id: string, keepalive = false) => call<void>("DELETE", `/api/sessions/${id}`, { keepalive }),
+  deleteSessions: (sessions: string[], keepalive = false) =>
+    call<{ failed: { id: string; message: string }[] }>("POST", "/api/sessions/delete", {
+      body: { sessions },
+      keepalive,
+    }),
   importSession: (body: unknown) => call<Session>("POST", "/api/sessions/import", { body }),
 
   start: (id: string, input: Content, options: StartOptions = {}) =>

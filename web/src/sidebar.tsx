@@ -5,6 +5,7 @@ import {
   CircleUser,
   Columns2,
   Ellipsis,
+  FolderInput,
   type IconNode,
   LogOut,
   Pencil,
@@ -18,6 +19,7 @@ import {
 } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { found } from "./chat/found";
+import { choose, chosen, organized } from "./filing/chosen";
 import { newChat } from "./keyboard";
 import { withoutMarks } from "./markdown/plain";
 import { leave } from "./people/passing";
@@ -27,6 +29,7 @@ import { grouped } from "./state/dates";
 import { isSidebarOpen } from "./state/preferences";
 import {
   hasMore,
+  isFiltered,
   listState,
   loadMoreSessions,
   loadSessions,
@@ -45,7 +48,10 @@ import { Later } from "./ui/later";
 import { Menu, MenuItem } from "./ui/menu";
 import { t } from "./words";
 
+/** What the arrow keys lead through: chats, or the boxes by which they are chosen. */
+const LINES = ".session a, .session input[type=checkbox]";
 const WITH_ME = () => import("./shared/with-me");
+const SHELF = () => import("./filing/shelf");
 const FOUND = () => import("./compare/found");
 
 export function Sidebar() {
@@ -142,7 +148,7 @@ function SearchBox() {
           }
           if (event.key === "ArrowDown") {
             event.preventDefault();
-            document.querySelector<HTMLElement>(".session a")?.focus();
+            document.querySelector<HTMLElement>(LINES)?.focus();
           }
         }}
       />
@@ -163,10 +169,12 @@ function SessionList() {
     );
   }
   const isEmpty = !sessions.value.length;
+  const isFlat = Boolean(query.value) || isFiltered();
   return (
     <div class="sessions" onKeyDown={walk}>
+      <Later key="shelf" load={SHELF} />
       {isEmpty && !query.value && <p class="hint">{t().noChats}</p>}
-      {grouped(sessions.value).map(([label, group]) => (
+      {grouped(isFlat ? sessions.value : sessions.value.filter(({ folder }) => !folder)).map(([label, group]) => (
         <section key={label} aria-label={label}>
           <h2>{label}</h2>
           <ul>
@@ -198,7 +206,7 @@ function More() {
   );
 }
 
-function SessionLine({ session }: { session: ListedSession }) {
+export function SessionLine({ session }: { session: ListedSession }) {
   const [isRenaming, setRenaming] = useState(false);
   const link = useElement<HTMLAnchorElement>();
   const isToFocus = useRef(false);
@@ -209,7 +217,7 @@ function SessionLine({ session }: { session: ListedSession }) {
   const isCurrent = place.value.id === session.id;
   const title = session.title || t().newChat;
   const remove = () => {
-    removeWithUndo(session.id, () => isCurrent && navigate(`/s/${session.id}`));
+    removeWithUndo(session.id, "", () => isCurrent && navigate(`/s/${session.id}`));
     if (isCurrent) navigate("/");
   };
   const onRenamed = (isByKey: boolean) => {
@@ -217,14 +225,19 @@ function SessionLine({ session }: { session: ListedSession }) {
     setRenaming(false);
   };
   if (isRenaming) return <Rename session={session} onDone={onRenamed} />;
+  if (chosen.value) return <Choice session={session} title={title} isOn={chosen.value.has(session.id)} />;
   return (
-    <li class={`session ${isCurrent ? "is-current" : ""}`}>
+    <li class={`session ${isCurrent ? "is-current" : ""}`} data-id={session.id}>
       <a
         ref={link}
         href={`/s/${session.id}${session.hit ? `#${session.hit.message_id}` : ""}`}
         aria-current={isCurrent ? "page" : undefined}
         title={title}
-        onClick={() => {
+        onClick={(event) => {
+          if (event.shiftKey) {
+            event.preventDefault(); // a new window otherwise
+            return choose(session.id, true);
+          }
           isSidebarOpen.value = false;
           found.value = session.hit;
         }}
@@ -245,10 +258,32 @@ function SessionLine({ session }: { session: ListedSession }) {
         <MenuItem icon={Pencil} onClick={() => setRenaming(true)}>
           {t().rename}
         </MenuItem>
+        <MenuItem
+          icon={FolderInput}
+          onClick={() => {
+            organized.value = [session.id];
+          }}
+        >
+          {t().organize}
+        </MenuItem>
         <MenuItem icon={Trash2} kind="bad" onClick={remove}>
           {t().delete}
         </MenuItem>
       </Menu>
+    </li>
+  );
+}
+
+/** A chat while several can be chosen. */
+function Choice({ session: { id }, title, isOn }: { session: ListedSession; title: string; isOn: boolean }) {
+  return (
+    <li class="session" data-id={id}>
+      <label>
+        <input type="checkbox" checked={isOn} onClick={(event) => choose(id, event.shiftKey)} />
+        <span class="title" dir="auto">
+          {title}
+        </span>
+      </label>
     </li>
   );
 }
@@ -314,7 +349,7 @@ function Rename({ session, onDone }: { session: ListedSession; onDone: (isByKey:
 function walk(event: KeyboardEvent): void {
   if (event.key === "ArrowRight" || event.key === "ArrowLeft") return aside(event);
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-  const links = [...document.querySelectorAll<HTMLElement>(".session a")];
+  const links = [...document.querySelectorAll<HTMLElement>(LINES)];
   const at = links.indexOf(document.activeElement as HTMLElement);
   if (at < 0) return;
   event.preventDefault();

@@ -22,6 +22,17 @@ export async function exportAs(id: string, kind: "markdown" | "json"): Promise<v
   }
 }
 
+/** Several sessions, one after another, as one Markdown file. */
+export async function exportAll(ids: string[]): Promise<void> {
+  try {
+    const texts: string[] = [];
+    for (const id of ids) texts.push(asMarkdown(await api.session(id)));
+    save("chats.md", texts.join("\n---\n\n"), "text/markdown");
+  } catch (error) {
+    complain(error);
+  }
+}
+
 export function asMarkdown(session: OpenSession): string {
   const head = [`# ${session.title || t().untitled}`, ...(session.system ? [quoted(session.system)] : [])];
   return `${[...head, ...shownOf(session.messages).map(told)].join("\n\n")}\n`;

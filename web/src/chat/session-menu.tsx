@@ -1,6 +1,18 @@
 /** What can be done with a whole chat: its settings, its name, its exports, its end. */
-import { Braces, Ellipsis, FileText, Pencil, Pin, PinOff, Share2, SlidersHorizontal, Trash2 } from "lucide";
+import {
+  Braces,
+  Ellipsis,
+  FileText,
+  FolderInput,
+  Pencil,
+  Pin,
+  PinOff,
+  Share2,
+  SlidersHorizontal,
+  Trash2,
+} from "lucide";
 import { useState } from "preact/hooks";
+import { organized } from "../filing/chosen";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
 import { current } from "../state/current";
@@ -63,6 +75,14 @@ export function SessionMenu() {
           <MenuItem icon={isPinned ? PinOff : Pin} onClick={() => setPinned(transcript.id, !isPinned).catch(complain)}>
             {isPinned ? t().unpin : t().pin}
           </MenuItem>
+          <MenuItem
+            icon={FolderInput}
+            onClick={() => {
+              organized.value = [transcript.id];
+            }}
+          >
+            {t().organize}
+          </MenuItem>
           <MenuItem icon={FileText} onClick={() => saveAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
           </MenuItem>
@@ -89,7 +109,7 @@ async function saveAs(id: string, kind: "markdown" | "json"): Promise<void> {
 }
 
 function remove(id: string): void {
-  removeWithUndo(id, () => navigate(`/s/${id}`));
+  removeWithUndo(id, "", () => navigate(`/s/${id}`));
   navigate("/");
 }
 

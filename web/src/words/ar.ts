@@ -59,6 +59,7 @@ export const ar: Words = {
     budget: "توقفت عند حد الميزانية",
   },
   needsApproval: "بانتظار الموافقة",
+  organize: "تنظيم…",
   actionsFor: (title) => `إجراءات ${title}`,
   pin: "تثبيت",
   unpin: "إلغاء التثبيت",

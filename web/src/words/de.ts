@@ -60,6 +60,7 @@ export const de: Words = {
     budget: "Am Budgetlimit beendet",
   },
   needsApproval: "Wartet auf Freigabe",
+  organize: "Ordnen…",
   actionsFor: (title) => `Aktionen für ${title}`,
   pin: "Anheften",
   unpin: "Lösen",

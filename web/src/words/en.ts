@@ -58,6 +58,7 @@ export const en = {
     budget: "Stopped at the budget limit",
   },
   needsApproval: "Waiting for approval",
+  organize: "Organize…",
   actionsFor: (title: string) => `Actions for ${title}`,
   pin: "Pin",
   unpin: "Unpin",
