@@ -148,6 +148,7 @@ export interface Message {
   automatic?: boolean;
   content: string | Part[] | null;
   created_at: string;
+  edited?: boolean;
   figures?: Figures;
   id: string;
   legs?: Leg[];
@@ -165,17 +166,22 @@ export interface Message {
 }
 
 export interface SessionHead {
+  archived: boolean;
   created_at: string;
+  folder: string;
   head_id: string | null;
   id: string;
   model: string | null;
   pinned: boolean;
+  tags: string[];
   title: string;
   updated_at: string;
 }
 
 export interface Session {
+  archived: boolean;
   created_at: string;
+  folder: string;
   head_id: string | null;
   id: string;
   model: string | null;
@@ -184,6 +190,7 @@ export interface Session {
   pinned: boolean;
   preset: string | null;
   system: string | null;
+  tags: string[];
   title: string;
   updated_at: string;
 }
@@ -201,13 +208,16 @@ export interface SearchHit {
 
 export interface ListedSession {
   active_run: string | null;
+  archived: boolean;
   created_at: string;
+  folder: string;
   head_id: string | null;
   hit: SearchHit | null;
   id: string;
   model: string | null;
   needs_approval: boolean;
   pinned: boolean;
+  tags: string[];
   title: string;
   updated_at: string;
 }
@@ -227,8 +237,10 @@ export interface Shared {
 
 export interface OpenSession {
   active_run: Run | null;
+  archived: boolean;
   created_at: string;
   feed: string;
+  folder: string;
   head_id: string | null;
   id: string;
   messages: Message[];
@@ -240,6 +252,7 @@ export interface OpenSession {
   queued: Queued[];
   shared: Shared | null;
   system: string | null;
+  tags: string[];
   title: string;
   updated_at: string;
 }
@@ -310,12 +323,15 @@ export interface GroupName {
 }
 
 export interface SharedList {
+  archived: boolean;
   created_at: string;
+  folder: string;
   head_id: string | null;
   id: string;
   model: string | null;
   pinned: boolean;
   shared: Shared;
+  tags: string[];
   title: string;
   updated_at: string;
 }
@@ -534,12 +550,14 @@ export interface TextEvent {
   choice?: number;
   logprobs?: unknown;
   refusal?: boolean;
+  earlier?: boolean;
 }
 
 export interface ReasoningEvent {
   type: "reasoning.delta";
   text: string;
   choice?: number;
+  earlier?: boolean;
 }
 
 export interface ToolDeltaEvent {
@@ -560,6 +578,14 @@ export interface ToolCallEvent {
   choice?: number;
   own?: boolean;
   kind?: "custom" | "function" | "function_call";
+}
+
+export interface ToolStartedEvent {
+  type: "tool.started";
+  id: string;
+  effect_id: string;
+  at: number;
+  replay: "keyed" | "never" | "safe";
 }
 
 export interface ToolProgressEvent {
@@ -595,6 +621,26 @@ export interface ApprovalDecidedEvent {
   type: "approval.decided";
   id: string;
   decision: "allow" | "deny";
+  note?: string;
+}
+
+export interface OutcomeRequestedEvent {
+  type: "outcome.requested";
+  id: string;
+  tool: string;
+  arguments: string;
+  call: string;
+  effect_id: string;
+  since: number;
+  printed: string;
+  problem: string;
+  expires_at: number | null;
+}
+
+export interface OutcomeDecidedEvent {
+  type: "outcome.decided";
+  id: string;
+  decision: "again" | "ran" | "skip";
   note?: string;
 }
 
@@ -652,10 +698,13 @@ export type RunEvent =
   | ReasoningEvent
   | ToolDeltaEvent
   | ToolCallEvent
+  | ToolStartedEvent
   | ToolProgressEvent
   | ToolResultEvent
   | ApprovalRequestedEvent
   | ApprovalDecidedEvent
+  | OutcomeRequestedEvent
+  | OutcomeDecidedEvent
   | StepStartedEvent
   | StepFinishedEvent
   | SteeredEvent

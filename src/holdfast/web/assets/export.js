@@ -1,5 +1,8 @@
-import{C as e,Dn as t,I as n,S as r,tn as i,x as a,zn as o}from"./start.js";async function s(e,n){try{let r=await(n===`json`?t.wholeSession(e):t.session(e)),i=(r.title||`session`).replace(/[^\p{L}\p{N} _-]+/gu,``).slice(0,60).trim()||`session`;n===`json`?d(`${i}.json`,JSON.stringify(r,null,2),`application/json`):d(`${i}.md`,c(r),`text/markdown`)}catch(e){i(e)}}function c(e){return`${[`# ${e.title||o().untitled}`,...e.system?[u(e.system)]:[],...r(e.messages).map(l)].join(`
+import{D as e,O as t,U as n,k as r,pr as i,tr as a,xn as o}from"./start.js";async function s(e,t){try{let n=await(t===`json`?a.wholeSession(e):a.session(e)),r=(n.title||`session`).replace(/[^\p{L}\p{N} _-]+/gu,``).slice(0,60).trim()||`session`;t===`json`?f(`${r}.json`,JSON.stringify(n,null,2),`application/json`):f(`${r}.md`,l(n),`text/markdown`)}catch(e){o(e)}}async function c(e){try{let t=[];for(let n of e)t.push(l(await a.session(n)));f(`chats.md`,t.join(`
+---
 
-`)}\n`}function l({message:t,earlier:r}){let i=t.role===`user`?o().you:e([...r,t]).join(`, `)||t.role,s=n(t.outcome,null);return[`## ${i}`,a([...r,t]),...s?[`*${s.label}.*`]:[]].join(`
+`),`text/markdown`)}catch(e){o(e)}}function l(e){return`${[`# ${e.title||i().untitled}`,...e.system?[d(e.system)]:[],...t(e.messages).map(u)].join(`
 
-`)}function u(e){return e.replace(/^/gm,`> `)}function d(e,t,n){let r=document.createElement(`a`);r.href=URL.createObjectURL(new Blob([t],{type:n})),r.download=e,r.click(),setTimeout(()=>URL.revokeObjectURL(r.href),1e3)}export{c as asMarkdown,s as exportAs};
+`)}\n`}function u({message:t,earlier:a}){let o=t.role===`user`?i().you:r([...a,t]).join(`, `)||t.role,s=n(t.outcome,null);return[`## ${o}`,e([...a,t]),...s?[`*${s.label}.*`]:[]].join(`
+
+`)}function d(e){return e.replace(/^/gm,`> `)}function f(e,t,n){let r=document.createElement(`a`);r.href=URL.createObjectURL(new Blob([t],{type:n})),r.download=e,r.click(),setTimeout(()=>URL.revokeObjectURL(r.href),1e3)}export{l as asMarkdown,c as exportAll,s as exportAs};
