@@ -856,6 +856,10 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-back": (
         "In a real browser: a page that comes back finds a dead connection at once, and loses no word."
     ),
+    "ui.browser-files": (
+        "Files are attached by button, drop and paste, and measured before they are sent; what the chosen model cannot "
+        "take is said. In the transcript a file opens as text, and is saved."
+    ),
     "ui.browser-pictures": (
         "A photo of a phone is made small before it is sent. A session fetches its pictures when they are looked at, "
         "once; 8 photos and 2,000 messages open with the bytes of 1.5 s at 10 Mbit/s."

@@ -163,7 +163,7 @@ async def test_panes_get_pictures_and_show_what_they_answered_before(new_tab, co
     tab = await new_tab("/compare")
     await set_up(tab, ["up/echo:one", "same/echo:two"], blind=False)
     await tab.measure(PASTE, PIXEL)
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.say("What is this?")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     await expect(tab.page.locator(".compare-prompt .pictures img")).to_have_count(1)

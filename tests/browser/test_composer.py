@@ -52,7 +52,7 @@ async def bring(tab: Tab, way: str, content: bytes, kind: str = "image/png") -> 
     """Paste a file, drop it, or choose it from the disk."""
     if way == "choose":
         async with tab.page.expect_file_chooser() as choosing:
-            await tab.press("Attach image")
+            await tab.press("Attach files")
         await (await choosing.value).set_files([{"name": "chosen", "mimeType": kind, "buffer": content}])
     else:
         await tab.measure(BRING, [way, kind, base64.b64encode(content).decode()])
@@ -65,14 +65,14 @@ async def test_a_picture_reaches_the_model_and_stays_in_the_session(tab, up, way
     up.enqueue(answer("A red dot."))
     await bring(tab, way, png(1))
     await bring(tab, way, png(255))
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(2)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(2)
     await tab.press("Remove attachment 1")
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.say("What is this?")
     await tab.sees_ending("completed", "A red dot.")
     shown = tab.page.locator(".message.user img")
     await expect(shown).to_have_js_property("naturalWidth", 1)
-    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await expect(tab.page.locator(".composer .attached")).to_have_count(0)
     await tab.page.reload()
     await expect(shown).to_have_js_property("naturalWidth", 1)
 
@@ -85,12 +85,12 @@ async def test_a_picture_reaches_the_model_and_stays_in_the_session(tab, up, way
 
 @requirement("ui.browser-composer")
 @pytest.mark.parametrize("way", ["paste", "drop"])
-async def test_what_is_no_picture_is_refused_and_says_why(tab, up, way):
-    """A page as a picture would be a script in the session."""
+async def test_a_file_that_no_model_can_read_is_refused_and_says_why(tab, up, way):
+    """What is sent all the same would be an error of the model, or nothing at all."""
     asked = len(up.requests)
-    await bring(tab, way, b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml")
-    await expect(tab.page.get_by_text("Unsupported file type. Use PNG, JPEG, GIF or WebP.")).to_be_visible()
-    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await bring(tab, way, b"PK\x03\x04 an archive", "application/zip")
+    await expect(tab.page.get_by_text("“brought” is a ZIP archive or an Office document.")).to_be_visible()
+    await expect(tab.page.locator(".composer .attached")).to_have_count(0)
     await expect(tab.button("Send")).to_be_disabled()
     await tab.box.press("Enter")
 
@@ -420,13 +420,13 @@ async def test_a_first_message_that_is_refused_is_still_there_to_be_sent(tab, up
 
     await tab.page.route("**/api/sessions/*/runs", refuse)
     await bring(tab, "paste", png(7))
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.say("A long first message")
     await expect(tab.page.get_by_text("Not now.")).to_be_visible()
     await expect(tab.page).to_have_url(tab.page.url.partition("/s/")[0] + f"/s/{tab.session_id}")
 
     await expect(tab.box).to_have_value("A long first message")
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.page.unroute("**/api/sessions/*/runs")
     up.enqueue(answer("At last."))
     await tab.box.press("Enter")

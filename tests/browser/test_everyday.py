@@ -39,7 +39,7 @@ async def test_a_toast_covers_no_button_and_moves_nothing(new_tab, size):
     await tab.lingers()
     await tab.open()
     await bring(tab, "paste", png(1))
-    await expect(tab.page.locator(".composer .pictures img")).to_be_visible()
+    await expect(tab.page.locator(".composer .attached img")).to_be_visible()
     before = await tab.measure(PLACES)
     await bring(tab, "paste", b"%PDF-1.7", "application/pdf")
     await expect(tab.page.locator(".toast")).to_be_visible()
@@ -125,7 +125,7 @@ async def test_a_picture_is_there_while_its_message_is_edited(tab, up):
     """It will be sent again with the new words."""
     up.enqueue(answer("Red."))
     await bring(tab, "paste", png(200))
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.say("Which colour?")
     await tab.sees_ending("completed", "Red.")
     await tab.press("Edit message")

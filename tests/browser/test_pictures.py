@@ -101,7 +101,7 @@ async def test_a_photo_of_twelve_megapixels_is_made_small_and_sent(tab, up, kind
     """Phones take photos of 4,000 pixels and many megabytes. Models look at fewer, and networks are slow."""
     up.enqueue(answer("A photo."))
     taken = await tab.measure(PASTE_PHOTO, [4000, 3000, kind])
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await tab.say("What is this?")
     await tab.sees_ending("completed", "A photo.")
     sent = up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
@@ -131,11 +131,11 @@ DOT = base64.b64encode(png(1)).decode()
 async def test_a_picture_can_be_dropped_anywhere_in_the_window(tab, where):
     """Whoever misses the box must not find the page gone, and the picture in its place."""
     would_open = await tab.measure(DRAG, [where, "dragover", DOT])
-    await expect(tab.page.get_by_text("Drop images to attach them")).to_be_visible()
+    await expect(tab.page.get_by_text("Drop files to attach them")).to_be_visible()
     would_open = would_open or await tab.measure(DRAG, [where, "drop", DOT])
 
-    await expect(tab.page.locator(".composer .pictures img")).to_have_count(1)
-    await expect(tab.page.get_by_text("Drop images to attach them")).to_have_count(0)
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
+    await expect(tab.page.get_by_text("Drop files to attach them")).to_have_count(0)
     assert would_open is False
 
 
@@ -163,7 +163,7 @@ async def test_what_only_calls_itself_a_picture_is_refused_and_says_why(tab, up)
     )
 
     await expect(tab.page.get_by_text("“broken.png” can't be read as an image.")).to_be_visible()
-    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await expect(tab.page.locator(".composer .attached")).to_have_count(0)
 
 
 @requirement("ui.browser-pictures")
@@ -177,7 +177,7 @@ async def test_a_message_that_is_sent_right_after_a_paste_waits_for_its_picture(
 
     assert ["text", "image_url"] == [part["type"] for part in asked]
     await expect(tab.box).to_have_value("")
-    await expect(tab.page.locator(".composer .pictures")).to_have_count(0)
+    await expect(tab.page.locator(".composer .attached")).to_have_count(0)
 
 
 @requirement("ui.browser-pictures")

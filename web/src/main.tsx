@@ -6,6 +6,7 @@ import "./styles/chat.css";
 import "./styles/markdown.css";
 import { App } from "./app";
 import { startConnection } from "./connection";
+import { refuseToOpenFiles } from "./files/attaching";
 import { listenForKeys } from "./keyboard";
 import { followOtherTabs } from "./people/passing";
 import { followHistory, followLinks, isAtEntrance } from "./router";
@@ -17,7 +18,6 @@ import { keepModels } from "./state/models";
 import { keepPresets } from "./state/presets";
 import { keepSessions } from "./state/sessions";
 import { watchUnread } from "./state/unread";
-import { refuseToOpenFiles } from "./ui/pictures";
 import { speak } from "./words";
 
 /** Whatever the page does of its own accord begins here: no module does anything when it is imported. */

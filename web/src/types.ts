@@ -35,6 +35,10 @@ export interface Model {
   demo: boolean;
   /** What is done if a response breaks off in a chat that does not say it. */
   on_break: OnBreak;
+  /** Tokens that a prompt and its answer have together; null if nobody has said. */
+  window: number | null;
+  /** Whether it takes pictures; null if nobody has said. */
+  sees: boolean | null;
 }
 
 export type OnBreak = NonNullable<Session["on_break"]>;

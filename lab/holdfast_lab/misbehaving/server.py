@@ -72,6 +72,8 @@ class ScriptedUpstream:
         self.models: dict[str, Script | Callable[[Recorded], Script]] = {}
         self.listed: list[str] = ["m"]
         """What `GET /v1/models` names, besides the registered models."""
+        self.described: dict[str, dict[str, Any]] = {}
+        """Further fields of a model in that list, by its name."""
         self.models_script: Script | None = None
         """What `GET /v1/models` does instead, where it must go wrong."""
         self.at: dict[str, Script | Callable[[Recorded], Script]] = {}
@@ -267,7 +269,8 @@ class ScriptedUpstream:
     def model_list(self) -> dict[str, Any]:
         """Return what `GET /v1/models` answers."""
         ids = list(dict.fromkeys([*self.listed, *self.models]))
-        return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "u"} for name in ids]}
+        known = {name: self.described.get(name, {}) for name in ids}
+        return {"object": "list", "data": [{"id": id, "object": "model", "owned_by": "u", **known[id]} for id in ids]}
 
     def record(self, request: Recorded) -> None:
         """Take note of a request."""

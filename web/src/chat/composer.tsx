@@ -4,13 +4,14 @@ import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
 import type { TargetedWheelEvent } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
-import { current, sendMessage, steerRun, stopCurrent } from "../state/current";
+import { useAttaching } from "../files/attaching";
+import { AddFile, Attachments } from "../files/attachments";
+import { current, modelToAsk, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Later } from "../ui/later";
 import { lazily } from "../ui/lazily";
-import { AddPicture, Attachments, usePictures } from "../ui/pictures";
 import { t } from "../words";
 import { contentOf } from "./content";
 import { growWithText } from "./grow";
@@ -27,11 +28,11 @@ export function Composer() {
   const session = current.value?.id ?? null;
   const [text, setText] = useState(() => readDraft(session));
   const [refusal, setRefusal] = useState("");
-  const pictures = usePictures();
+  const attaching = useAttaching(() => !current.value?.isTemporary);
   const box = useElement<HTMLTextAreaElement>();
   const isRunning = current.value?.isRunning.value ?? false;
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
-  const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
+  const hasSomething = text.trim() !== "" || attaching.all.length > 0 || attaching.coming.length > 0;
 
   useLayoutEffect(() => {
     growWithText(box.current);
@@ -43,7 +44,7 @@ export function Composer() {
     if (!back || back.session !== session) return;
     returned.value = null;
     write(text && text !== back.text ? `${back.text}\n${text}` : back.text);
-    pictures.set([...back.pictures, ...pictures.urls]);
+    attaching.set([...back.attached, ...attaching.all]);
     setRefusal(back.why);
   }, [returned.value]);
 
@@ -57,12 +58,18 @@ export function Composer() {
     if (PROMPT.test(text) && (await insertsPrompt())) return;
     const [said, before] = [text, current.value];
     write("");
-    const shown = await pictures.whole(); // a message goes with the pictures that were pasted before it was sent
+    const shown = await attaching.whole(); // a message goes with the files that were attached before it was sent
     if (shown && !said.trim() && !shown.length) return;
     if (!shown || current.value !== before) return giveBack(session, said, shown ?? []);
     const { isTaken, place, why } = await (ifBusy === "steer"
       ? steerRun(said.trim())
-      : sendMessage(contentOf(said.trim(), shown), ifBusy));
+      : sendMessage(
+          contentOf(
+            said.trim(),
+            shown.map(({ part }) => part),
+          ),
+          ifBusy,
+        ));
     if (isTaken) return;
     giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
   };
@@ -99,7 +106,12 @@ export function Composer() {
           {refusal}
         </p>
         <div class="box">
-          <Attachments pictures={pictures} />
+          <Attachments
+            attaching={attaching}
+            session={session}
+            model={modelToAsk.value}
+            onText={(pasted) => write(text ? `${text}\n${pasted}` : pasted)}
+          />
           <textarea
             id="composer"
             ref={box}
@@ -111,15 +123,15 @@ export function Composer() {
             value={text}
             onInput={(event) => write(event.currentTarget.value)}
             onKeyDown={onKeyDown}
-            onPaste={pictures.onPaste}
+            onPaste={attaching.onPaste}
           />
           <div class="tools-line">
-            <AddPicture pictures={pictures} />
+            <AddFile attaching={attaching} />
             <ModelPicker />
             <span class="space" />
             {isRunning && hasSomething && (
               <>
-                {isAgent && pictures.urls.length === 0 && (
+                {isAgent && attaching.all.length === 0 && (
                   <button type="button" class="small" title={t().steerHint} onClick={() => send("steer")}>
                     <Icon node={CornerDownRight} size={14} /> {t().steer}
                   </button>

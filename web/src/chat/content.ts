@@ -1,6 +1,6 @@
-/** A message's content as text and pictures. */
+/** A message's content as text, and what goes with it. */
+import { attachedOf } from "../files/attached";
 import type { Content, Part } from "../types";
-import { REFERENCE } from "../ui/picture";
 
 export function textOf(content: Content | null): string {
   if (content === null) return "";
@@ -8,24 +8,15 @@ export function textOf(content: Content | null): string {
   return content.map((part) => (part.type === "text" ? (part.text ?? "") : "")).join("");
 }
 
-export function picturesOf(content: Content | null): string[] {
-  if (content === null || typeof content === "string") return [];
-  return content.map(pictureOf).filter((url) => url.startsWith("data:image/") || url.startsWith(REFERENCE));
+/** What is sent: plain text where that is all there is. A model reads files before the question. */
+export function contentOf(text: string, attached: Part[]): Content {
+  if (!attached.length) return text;
+  const files = attached.filter(({ type }) => type === "file");
+  const pictures = attached.filter(({ type }) => type !== "file");
+  return [...files, ...(text ? [{ type: "text", text }] : []), ...pictures];
 }
 
-function pictureOf(part: Part): string {
-  const url = part.type === "image_url" ? part.image_url?.url : null;
-  return typeof url === "string" ? url : "";
-}
-
-/** What is sent: plain text where that is all there is. */
-export function contentOf(text: string, pictures: string[]): Content {
-  if (!pictures.length) return text;
-  const shown: Part[] = pictures.map((url) => ({ type: "image_url", image_url: { url } }));
-  return text ? [{ type: "text", text }, ...shown] : shown;
-}
-
-/** Whether a stored content is what was sent. Pictures are data when they are sent, and references once they are stored. */
+/** Whether a stored content is what was sent. Files are data when they are sent, and references once they are stored. */
 export function isSameContent(stored: Content | null, sent: Content): boolean {
-  return textOf(stored) === textOf(sent) && picturesOf(stored).length === picturesOf(sent).length;
+  return textOf(stored) === textOf(sent) && attachedOf(stored).length === attachedOf(sent).length;
 }

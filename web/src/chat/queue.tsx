@@ -1,13 +1,14 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
 import { Pencil, Square, Trash2 } from "lucide";
 import { useLayoutEffect, useState } from "preact/hooks";
+import { attachedOf, namesOf } from "../files/attached";
 import type { Conversation } from "../state/conversation";
 import { act } from "../state/current";
 import type { Queued } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
-import { contentOf, picturesOf, textOf } from "./content";
+import { contentOf, textOf } from "./content";
 import { growWithText } from "./grow";
 
 export function Queue({ transcript }: { transcript: Conversation }) {
@@ -37,12 +38,12 @@ function QueuedLine({ item, transcript }: { item: Queued; transcript: Conversati
     setEditing(false);
     const changed = value.trim();
     if (changed && changed !== text)
-      act(() => transcript.changeQueued(item.n, contentOf(changed, picturesOf(item.input))));
+      act(() => transcript.changeQueued(item.n, contentOf(changed, attachedOf(item.input))));
   };
   if (isEditing) return <EditQueued text={text} onSave={save} onCancel={() => setEditing(false)} />;
   return (
     <li>
-      <span dir="auto">{text || t().image}</span>
+      <span dir="auto">{text || namesOf(item.input) || t().image}</span>
       <button
         type="button"
         class="quiet icon-button"

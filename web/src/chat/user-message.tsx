@@ -5,6 +5,8 @@ import { Pencil } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
 import { isAway } from "../api";
+import { attachedOf } from "../files/attached";
+import { AttachedFiles } from "../files/shown";
 import type { Conversation } from "../state/conversation";
 import { editMessage } from "../state/current";
 import type { Content, Message } from "../types";
@@ -12,10 +14,9 @@ import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
-import { Picture } from "../ui/picture";
 import { t } from "../words";
 import { Branches } from "./branches";
-import { contentOf, picturesOf, textOf } from "./content";
+import { contentOf, textOf } from "./content";
 import { found } from "./found";
 import { growWithText } from "./grow";
 
@@ -81,23 +82,11 @@ interface ContentProps {
   session: string | null;
 }
 
-function Attached({ content, session }: ContentProps) {
-  const pictures = picturesOf(content);
-  if (!pictures.length) return null;
-  return (
-    <div class="pictures">
-      {pictures.map((url, index) => (
-        <Picture key={index} session={session} url={url} alt={t().attachment(index + 1)} />
-      ))}
-    </div>
-  );
-}
-
 function Said({ content, session }: ContentProps) {
   const text = textOf(content);
   return (
     <div class="bubble">
-      <Attached content={content} session={session} />
+      <AttachedFiles content={content} session={session} />
       {text && <Text text={text} />}
     </div>
   );
@@ -146,14 +135,14 @@ function EditBox({ message, session }: { message: Message; session: string }) {
   };
   const save = () => {
     const text = box.current.value.trim();
-    const pictures = picturesOf(message.content);
-    if (!text && !pictures.length) return;
-    editMessage(message.id, contentOf(text, pictures));
+    const attached = attachedOf(message.content);
+    if (!text && !attached.length) return;
+    editMessage(message.id, contentOf(text, attached));
     close();
   };
   return (
     <article class="message user is-edited" aria-label={t().editingMessage}>
-      <Attached content={message.content} session={session} />
+      <AttachedFiles content={message.content} session={session} />
       <textarea
         ref={box}
         dir="auto"

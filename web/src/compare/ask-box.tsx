@@ -5,11 +5,12 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { contentOf } from "../chat/content";
 import { growWithText } from "../chat/grow";
+import { useAttaching } from "../files/attaching";
+import { AddFile, Attachments } from "../files/attachments";
 import { keepDraft, readDraft } from "../state/drafts";
 import type { Content } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
-import { AddPicture, Attachments, usePictures } from "../ui/pictures";
 import { t } from "../words";
 
 interface AskBoxProps {
@@ -26,8 +27,8 @@ const DRAFT = "compare";
 
 export function AskBox({ label, placeholder, canSend, onSend, onStop, children }: AskBoxProps) {
   const [text, setText] = useState(readDraft(DRAFT));
-  const pictures = usePictures();
-  const hasSomething = text.trim() !== "" || pictures.urls.length > 0 || pictures.areComing;
+  const attaching = useAttaching(() => false); // its prompts have their files within them
+  const hasSomething = text.trim() !== "" || attaching.all.length > 0 || attaching.coming.length > 0;
   const box = useElement<HTMLTextAreaElement>();
   useEffect(() => growWithText(box.current), [text]);
   useLayoutEffect(() => {
@@ -41,11 +42,20 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
     if (!canSend || !hasSomething) return;
     const said = text;
     write("");
-    const shown = await pictures.whole();
+    const shown = await attaching.whole();
     if (shown && !said.trim() && !shown.length) return;
-    if (shown && (await onSend(contentOf(said.trim(), shown)))) return;
+    if (
+      shown &&
+      (await onSend(
+        contentOf(
+          said.trim(),
+          shown.map(({ part }) => part),
+        ),
+      ))
+    )
+      return;
     write(said); // what was not taken is not lost
-    if (shown) pictures.set(shown);
+    if (shown) attaching.set(shown);
   };
   return (
     <form
@@ -56,7 +66,7 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
       }}
     >
       <div class="box">
-        <Attachments pictures={pictures} />
+        <Attachments attaching={attaching} onText={(pasted) => write(text ? `${text}\n${pasted}` : pasted)} />
         <textarea
           id="composer"
           ref={box}
@@ -71,10 +81,10 @@ export function AskBox({ label, placeholder, canSend, onSend, onStop, children }
             event.preventDefault();
             send();
           }}
-          onPaste={pictures.onPaste}
+          onPaste={attaching.onPaste}
         />
         <div class="tools-line">
-          <AddPicture pictures={pictures} />
+          <AddFile attaching={attaching} />
           {children}
           <span class="space" />
           {onStop ? (

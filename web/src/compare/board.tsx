@@ -2,7 +2,9 @@
 
 import { Eye } from "lucide";
 import { useEffect, useState } from "preact/hooks";
-import { picturesOf, textOf } from "../chat/content";
+import { textOf } from "../chat/content";
+import { namesOf } from "../files/attached";
+import { AttachedFiles } from "../files/shown";
 import type { Comparison, Pane as PaneInfo } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -107,7 +109,6 @@ function WhatHappened({ comparison, info }: BoardProps) {
 
 function Prompt({ info }: { info: Comparison }) {
   const [last, earlier] = [info.prompts.at(-1) ?? info.prompt, info.prompts.slice(0, -1)];
-  const pictures = picturesOf(last);
   return (
     <header class="compare-prompt">
       {earlier.length > 0 && (
@@ -116,20 +117,14 @@ function Prompt({ info }: { info: Comparison }) {
           <ol>
             {earlier.map((each, index) => (
               <li key={index} class="as-written" dir="auto">
-                {textOf(each) || t().image}
+                {textOf(each) || namesOf(each) || t().image}
               </li>
             ))}
           </ol>
         </details>
       )}
       <div class="asked" tabIndex={0}>
-        {pictures.length > 0 && (
-          <div class="pictures">
-            {pictures.map((url, index) => (
-              <img key={index} src={url} alt={t().attachment(index + 1)} />
-            ))}
-          </div>
-        )}
+        <AttachedFiles content={last} session={null} />
         <p class="as-written" dir="auto">
           {textOf(last)}
         </p>

@@ -2,15 +2,15 @@
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { Reasoning, Waiting } from "../chat/answer";
-import { picturesOf, textOf } from "../chat/content";
+import { textOf } from "../chat/content";
 import { tellOutcome } from "../chat/outcome";
 import { joined, Segments, segmentsOf } from "../chat/segments";
+import { AttachedFiles } from "../files/shown";
 import type { LiveRun } from "../state/live";
 import "../styles/shared.css";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Empty } from "../ui/empty";
-import { Picture } from "../ui/picture";
 import { Toasts } from "../ui/toasts";
 import { t } from "../words";
 import { s } from "../words/sharing";
@@ -145,9 +145,7 @@ function SharedQuestion({ message, session }: { message: Message; session: Linke
     <article class="message user" data-message={message.id} aria-label={message.author || s().userSaid}>
       {message.author && <p class="author">{message.author}</p>}
       <div class="bubble">
-        {picturesOf(message.content).map((url, index) => (
-          <Picture key={index} session={session.path} url={url} alt={t().attachment(index + 1)} />
-        ))}
+        <AttachedFiles content={message.content} session={session.path} />
         {text && (
           <div class="said" dir="auto">
             {text}

@@ -1,5 +1,5 @@
 /** The session that this tab shows, and the one that is about to be made. */
-import { effect, signal, untracked } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
 import type { Preset } from "../presets/calls";
 import { navigate, place, TEMPORARY } from "../router";
@@ -8,13 +8,19 @@ import { lazily } from "../ui/lazily";
 import { t } from "../words";
 import type { Conversation } from "./conversation";
 import { keepDraft, readDraft } from "./drafts";
-import { modelForNew, rememberModel } from "./models";
+import { modelForNew, models, rememberModel } from "./models";
 import { chooseForNew, choosePresetForNew, loadPresets, presetsKnown, resetForNew, setupForNew } from "./presets";
 import { noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
 export const current = signal<Conversation | null>(null);
+/** The model of the session that is shown, or of the next one; null if it is none of the list. */
+export const modelToAsk = computed(() => {
+  const session = current.value?.session.value;
+  const id = session ? (session.model ?? models.value.default) : (setupForNew.value.model ?? modelForNew.value);
+  return models.value.models.find((model) => model.id === id) ?? null;
+});
 
 /** Show the session of the page's address from now on. */
 export function followPlace(): void {

@@ -1,5 +1,6 @@
 /** What was typed and not sent, for each session, in this browser; for a temporary chat only in this tab's memory. */
 import { signal } from "@preact/signals";
+import type { Attached } from "../files/attached";
 import { TEMPORARY } from "../router";
 
 /** A message that was not taken, on its way back to the box of the session that it was for. */
@@ -8,7 +9,7 @@ export const returned = signal<Returned | null>(null);
 interface Returned {
   session: string | null;
   text: string;
-  pictures: string[];
+  attached: Attached[];
   /** What there is to say of it, where one types. */
   why: string;
 }
@@ -35,7 +36,7 @@ export function forgetDrafts(): void {
   for (const name of names) if (name.startsWith(PREFIX)) localStorage.removeItem(name);
 }
 
-export function giveBack(session: string | null, text: string, pictures: string[], why = ""): void {
+export function giveBack(session: string | null, text: string, attached: Attached[], why = ""): void {
   keepDraft(session, text);
-  returned.value = { session, text, pictures, why };
+  returned.value = { session, text, attached, why };
 }

@@ -6,7 +6,8 @@
  */
 import { batch, signal } from "@preact/signals";
 import { ApiError, api, authorization, type IfBusy, isAway, isSignedOut, Unreachable } from "../api";
-import { picturesOf, textOf } from "../chat/content";
+import { textOf } from "../chat/content";
+import { attachedOf, givenBack } from "../files/attached";
 import { TEMPORARY, wouldLose } from "../router";
 import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall } from "../types";
 import { readEvents } from "../ui/event-stream";
@@ -115,7 +116,7 @@ export class TemporaryChat extends Conversation {
     const input = next.input ?? "";
     await this.ask(input, "queue").catch((error) => {
       complain(error);
-      giveBack(TEMPORARY, textOf(input), picturesOf(input));
+      giveBack(TEMPORARY, textOf(input), givenBack(attachedOf(input)));
     });
   }
 
@@ -195,7 +196,7 @@ export class TemporaryChat extends Conversation {
   async #request(live: LiveRun, signal: AbortSignal): Promise<Settlement | null> {
     const { system, params, on_break } = setupForNew.value;
     const { store: _, ...sent } = params; // nothing is to be stored at the provider either
-    const said = this.messages.value.filter(({ content }) => textOf(content) || picturesOf(content).length);
+    const said = this.messages.value.filter(({ content }) => textOf(content) || attachedOf(content).length);
     const messages = [
       ...(system ? [{ role: "system", content: system }] : []),
       ...said.map(({ role, content }) => ({ role, content })),

@@ -15,7 +15,7 @@ export function saveText(name: string, text: string): void {
   save(name, new Blob([text], { type: "text/plain" }));
 }
 
-function save(name: string, blob: Blob): void {
+export function save(name: string, blob: Blob): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;

@@ -1,5 +1,5 @@
 /** كل كلمات الصفحة بالعربية. */
-import { count, number } from "./count";
+import { bytes, count, number } from "./count";
 import type { Words } from "./en";
 import { people } from "./people/ar";
 
@@ -141,11 +141,32 @@ export const ar: Words = {
   queue: "إضافة إلى الانتظار",
   queueHint: "إرسال هذا عند انتهاء الرد",
   notSent: "تعذّر الوصول إلى الخادم. لم تُرسل رسالتك، وهي في خانة الكتابة.",
-  attachImage: "إرفاق صورة",
-  attachImageHint: "إرفاق صورة (أو لصقها أو إفلاتها)",
-  dropImages: "أفلت الصور لإرفاقها",
-  unsupportedFile: "نوع الملف غير مدعوم. استخدم PNG أو JPEG أو GIF أو WebP.",
-  tooLarge: (name) => `حجم «${name}» أكبر من 50 ميغابايت.`,
+  attachFile: "إرفاق ملفات",
+  attachFileHint: "إرفاق ملفات (أو لصقها أو إفلاتها)",
+  attachments: "المرفقات",
+  dropFiles: "أفلت الملفات لإرفاقها",
+  fileTooLarge: (name) => `الملف «${name}» كبير جدًا.`,
+  fileNotSent: (name) => `لم يُرسل «${name}»: يتعذّر الوصول إلى الخادم.`,
+  uploading: (name) => `جارٍ رفع «${name}»`,
+  removeFile: (name) => `أزل «${name}»`,
+  insertAsText: "إدراج كنص",
+  pastedName: "نص ملصق.txt",
+  fileFacts: (size, pages, tokens) =>
+    [
+      bytes(size),
+      pages !== null &&
+        count(pages, { one: "صفحة واحدة", two: "صفحتان", few: "# صفحات", many: "# صفحة", other: "# صفحة" }),
+      tokens !== null &&
+        count(tokens, { one: "≈ رمز واحد", two: "≈ رمزان", few: "≈ # رموز", many: "≈ # رمزًا", other: "≈ # رمز" }),
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  modelSeesNothing: (model) => `لا يرى ${model} الصور. اختر نموذجًا يراها.`,
+  filesTooLong: (tokens, model, window) =>
+    `نحو ${number(tokens)} من الرموز: أكثر مما يستطيع ${model} قراءته (${number(window)}).`,
+  noPreview: "لا توجد معاينة لهذا الملف.",
+  previewCut: "لا تُعرض البقية. احفظ الملف لقراءتها.",
+  saveFile: "حفظ",
   unreadableImage: (name) => `تتعذّر قراءة «${name}» كصورة.`,
   attachment: (n) => `المرفق ${number(n)}`,
   removeAttachment: (n) => `أزل المرفق ${number(n)}`,

@@ -17,6 +17,18 @@ export function number(n: number, digits = 0): string {
   );
 }
 
+/** A size in bytes, in the unit that people would say. */
+export function bytes(n: number): string {
+  const [unit, size] = n < 1000 ? ["byte", n] : n < 1_000_000 ? ["kilobyte", n / 1000] : ["megabyte", n / 1_000_000];
+  const maximumFractionDigits = size < 10 && n >= 1000 ? 1 : 0;
+  return new Intl.NumberFormat(locale.value, {
+    style: "unit",
+    unit,
+    unitDisplay: n < 1000 ? "long" : "short",
+    maximumFractionDigits,
+  }).format(size);
+}
+
 /** An amount of money, with its currency's sign. */
 export function currency(amount: number, code: string, digits: number): string {
   const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };

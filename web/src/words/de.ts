@@ -1,5 +1,5 @@
 /** Jedes Wort der Seite auf Deutsch. */
-import { count, number } from "./count";
+import { bytes, count, number } from "./count";
 import type { Words } from "./en";
 import { people } from "./people/de";
 
@@ -135,11 +135,30 @@ export const de: Words = {
   queue: "Einreihen",
   queueHint: "Senden, sobald die Antwort fertig ist",
   notSent: "Server nicht erreichbar. Ihre Nachricht wurde nicht gesendet und steht wieder im Eingabefeld.",
-  attachImage: "Bild anhängen",
-  attachImageHint: "Bild anhängen (oder einfügen oder hierher ziehen)",
-  dropImages: "Bilder ablegen, um sie anzuhängen",
-  unsupportedFile: "Dateityp nicht unterstützt. Verwenden Sie PNG, JPEG, GIF oder WebP.",
-  tooLarge: (name) => `„${name}“ ist größer als 50 MB.`,
+  attachFile: "Dateien anhängen",
+  attachFileHint: "Dateien anhängen (oder einfügen oder hierher ziehen)",
+  attachments: "Anhänge",
+  dropFiles: "Dateien ablegen, um sie anzuhängen",
+  fileTooLarge: (name) => `„${name}“ ist zu groß.`,
+  fileNotSent: (name) => `„${name}“ wurde nicht gesendet: Der Server ist nicht erreichbar.`,
+  uploading: (name) => `„${name}“ wird hochgeladen`,
+  removeFile: (name) => `„${name}“ entfernen`,
+  insertAsText: "Als Text einfügen",
+  pastedName: "Eingefügter Text.txt",
+  fileFacts: (size, pages, tokens) =>
+    [
+      bytes(size),
+      pages !== null && count(pages, { one: "# Seite", other: "# Seiten" }),
+      tokens !== null && count(tokens, { one: "≈ # Token", other: "≈ # Tokens" }),
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  modelSeesNothing: (model) => `${model} sieht keine Bilder. Wählen Sie ein Modell, das Bilder sieht.`,
+  filesTooLong: (tokens, model, window) =>
+    `Etwa ${number(tokens)} Tokens: mehr, als ${model} lesen kann (${number(window)}).`,
+  noPreview: "Für diese Datei gibt es keine Vorschau.",
+  previewCut: "Der Rest wird nicht angezeigt. Speichern Sie die Datei, um ihn zu lesen.",
+  saveFile: "Speichern",
   unreadableImage: (name) => `„${name}“ lässt sich nicht als Bild lesen.`,
   attachment: (n) => `Anhang ${number(n)}`,
   removeAttachment: (n) => `Anhang ${number(n)} entfernen`,

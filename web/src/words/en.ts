@@ -1,5 +1,5 @@
 /** Every word of the page, in English. The other languages have the same keys, or they do not compile. */
-import { count, number } from "./count";
+import { bytes, count, number } from "./count";
 import { people } from "./people/en";
 
 export const en = {
@@ -132,11 +132,30 @@ export const en = {
   queue: "Queue",
   queueHint: "Send this when the response is finished",
   notSent: "Can't reach the server. Your message was not sent; it is back in the message box.",
-  attachImage: "Attach image",
-  attachImageHint: "Attach image (or paste or drop one)",
-  dropImages: "Drop images to attach them",
-  unsupportedFile: "Unsupported file type. Use PNG, JPEG, GIF or WebP.",
-  tooLarge: (name: string) => `“${name}” is larger than 50 MB.`,
+  attachFile: "Attach files",
+  attachFileHint: "Attach files (or paste or drop them)",
+  attachments: "Attachments",
+  dropFiles: "Drop files to attach them",
+  fileTooLarge: (name: string) => `“${name}” is too large.`,
+  fileNotSent: (name: string) => `“${name}” was not sent: the server can't be reached.`,
+  uploading: (name: string) => `Uploading “${name}”`,
+  removeFile: (name: string) => `Remove “${name}”`,
+  insertAsText: "Insert as text",
+  pastedName: "Pasted text.txt",
+  fileFacts: (size: number, pages: number | null, tokens: number | null) =>
+    [
+      bytes(size),
+      pages !== null && count(pages, { one: "# page", other: "# pages" }),
+      tokens !== null && count(tokens, { one: "≈ # token", other: "≈ # tokens" }),
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  modelSeesNothing: (model: string) => `${model} can't see pictures. Choose a model that can.`,
+  filesTooLong: (tokens: number, model: string, window: number) =>
+    `About ${number(tokens)} tokens: more than ${model} can read (${number(window)}).`,
+  noPreview: "There is no preview of this file.",
+  previewCut: "The rest is not shown. Save the file to read it.",
+  saveFile: "Save",
   unreadableImage: (name: string) => `“${name}” can't be read as an image.`,
   attachment: (n: number) => `Attachment ${number(n)}`,
   removeAttachment: (n: number) => `Remove attachment ${number(n)}`,

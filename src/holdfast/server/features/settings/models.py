@@ -12,6 +12,7 @@ from ....access import LOCAL, ME, READ
 from ....asks import OnBreak
 from ....ids import full_name, new_id
 from ....upstreams import FoundModel, Providers, ProviderState
+from ....upstreams.facts import facts_of
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
@@ -28,6 +29,10 @@ class Listed(msgspec.Struct, frozen=True):
     demo: bool
     on_break: OnBreak = "settle"
     """What is done if a response breaks off in a chat that does not say it."""
+    window: int | None = None
+    """Tokens that a prompt and its answer have together; None if nobody has said."""
+    sees: bool | None = None
+    """Whether it takes pictures; None if nobody has said."""
 
 
 ALL = {"all": "true for the demo models too, if a real provider lists a model"}
@@ -72,6 +77,7 @@ class ModelsApi(Feature):
         listed = [
             self._with_on_break(providers, each) for each in _listed(providers, states, default, _is_all(request))
         ]
+        listed = await _described(providers, listed)
         return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
 
     def _with_on_break(self, providers: Providers, model: Listed) -> Listed:
@@ -109,6 +115,16 @@ def _listed(providers: Providers, states: Sequence[ProviderState], default: str 
     every = [Listed(f"{state.name}/{name}", state.name, name, state.demo) for state in states for name in state.models]
     hides = not is_all and providers.hides_demo({state.name: state.models for state in states})
     return [model for model in every if not (hides and model.demo) or model.id == default]
+
+
+async def _described(providers: Providers, listed: Sequence[Listed]) -> list[Listed]:
+    """Return the models with what is known of each."""
+    by_name = {provider.name: provider for provider in providers.all}
+    described: list[Listed] = []
+    for model in listed:
+        facts = await facts_of(by_name[model.provider], model.name)
+        described.append(msgspec.structs.replace(model, window=facts.window, sees=facts.sees))
+    return described
 
 
 def _is_all(request: Request) -> bool:

@@ -1,0 +1,66 @@
+/** What goes with a message beside its text: pictures and files, as parts of its content. */
+import type { Content, Part } from "../types";
+import { REFERENCE } from "../ui/picture";
+
+/** A file that is a part of a message. */
+export interface FileOfMessage {
+  name: string;
+  /** Its reference, or itself as a data URL. */
+  url: string;
+}
+
+/** What the server has found in a file. */
+export interface FileFacts {
+  name: string;
+  type: string;
+  size: number;
+  sha256: string;
+  /** About how many tokens a model reads; null if that depends on the model. */
+  tokens: number | null;
+  pages: number | null;
+  /** False for a scan, and for a picture: a model has to see. */
+  has_text: boolean;
+}
+
+/** Something that goes with a message that is being written. */
+export interface Attached {
+  part: Part;
+  facts: FileFacts | null;
+  /** The text that was pasted: it can become text again. */
+  pasted: string | null;
+}
+
+export function picturePart(url: string): Part {
+  return { type: "image_url", image_url: { url } };
+}
+
+export function filePart(name: string, url: string): Part {
+  return { type: "file", file: { filename: name, file_data: url } };
+}
+
+export function pictureOf(part: Part): string {
+  const url = part.type === "image_url" ? part.image_url?.url : null;
+  return typeof url === "string" && (url.startsWith("data:image/") || url.startsWith(REFERENCE)) ? url : "";
+}
+
+export function fileOf(part: Part): FileOfMessage | null {
+  const file = part.type === "file" ? part.file : null;
+  return file && typeof file.file_data === "string" ? { name: String(file.filename ?? ""), url: file.file_data } : null;
+}
+
+/** The parts of a message that are no text. */
+export function attachedOf(content: Content | null): Part[] {
+  if (content === null || typeof content === "string") return [];
+  return content.filter((part) => pictureOf(part) || fileOf(part));
+}
+
+/** A message's parts, on their way back to the box in which it was written. */
+export function givenBack(parts: Part[]): Attached[] {
+  return parts.map((part) => ({ part, facts: null, pasted: null }));
+}
+
+/** The names of a message's files, for a line about it. */
+export function namesOf(content: Content | null): string {
+  const names = attachedOf(content).map((part) => fileOf(part)?.name ?? "");
+  return names.filter(Boolean).join(", ");
+}
