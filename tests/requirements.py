@@ -160,6 +160,8 @@ REQUIREMENTS: dict[str, str] = {
         "real provider never to a demo one."
     ),
     "model.unknown": "A model that a provider's list lacks is 404 on every wire, and no upstream is asked for it.",
+    "model.efforts": "The list of models says which reasoning efforts a model takes; the page offers these.",
+    "sub.thought": "An answer says for how long the model wrote its reasoning, measured once by the server.",
     "model.demo-marked": (
         "Demo models are marked in every list, and left out once a real provider lists a model, unless asked for."
     ),

@@ -16,6 +16,7 @@ from tests.support.upstream import (
     Gate,
     Headers,
     Pause,
+    ReasoningDelta,
     Role,
     Upstream,
     UsageChunk,
@@ -52,6 +53,20 @@ SLOW = [
 
 async def said(world, session_id):
     return (await world.api.session(session_id))["messages"][-1]
+
+
+@requirement("sub.thought")
+async def test_an_answer_tells_for_how_long_it_was_thought_about(world):
+    """From the first thought to the first word; an answer without reasoning has no such time."""
+    world.up.enqueue([Headers(), Role(), ReasoningDelta("Hm"), Pause(0.2), Delta("So."), Finish("stop"), Done()])
+    session = await world.api.new_session(model="up/m")
+    await world.api.settled(await world.api.start(session, "Think", "up/m"))
+    figures = (await said(world, session))["figures"]
+    assert 0 < figures["thought_ms"] <= figures["duration_ms"] - figures["ttft_ms"]
+
+    world.up.enqueue(answer("At once."))
+    await world.api.settled(await world.api.start(session, "Hello", "up/m"))
+    assert (await said(world, session))["figures"]["thought_ms"] is None
 
 
 @requirement("sub.figures")

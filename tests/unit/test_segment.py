@@ -8,7 +8,17 @@ import pytest
 from holdfast.errors import ResumeGap
 from holdfast.events import Event, Reasoning, Text, ToolCall, Usage
 from holdfast.log.log import Log
-from holdfast.log.segment import Segment, decode_segment, encode_segment, joined, needs_no_escape, packed, segment_of
+from holdfast.log.segment import (
+    OutputTimes,
+    Segment,
+    decode_segment,
+    encode_segment,
+    joined,
+    needs_no_escape,
+    packed,
+    segment_of,
+)
+from tests.requirements import requirement
 
 MANY = 512
 
@@ -111,3 +121,18 @@ def test_a_segment_comes_back_from_a_store_as_the_events_that_it_stands_for(kind
 
     assert [kind(text) for text in texts] == [*decode_segment(encode_segment(segment))]
     assert [*segment] == [*decode_segment(encode_segment(packed(segment)))]
+
+
+@requirement("sub.thought")
+def test_a_thought_lasts_from_each_piece_of_reasoning_to_what_comes_next():
+    """What an agent does between two thoughts is not thinking."""
+    times, thought, said = OutputTimes(), segment_of([Reasoning("Hm")]), segment_of([Text("So")])
+    times.think(segment_of([ToolCall("call_1", "add", "{}")]), 1.0)
+    assert times.thought is None
+    times.think(thought, 10.0)
+    times.think(thought, 12.0)
+    times.think(said, 15.0)
+    times.think(segment_of([ToolCall("call_1", "add", "{}"), Reasoning("Hm")]), 20.0)
+    times.think(said, 21.5)
+    times.think(said, 30.0)
+    assert (6.5, None) == (times.thought, times.thinking_at)

@@ -39,6 +39,8 @@ export interface Model {
   window: number | null;
   /** Whether it takes pictures; null if nobody has said. */
   sees: boolean | null;
+  /** The values of `reasoning_effort` that it takes. */
+  efforts: string[];
 }
 
 export type OnBreak = NonNullable<Session["on_break"]>;

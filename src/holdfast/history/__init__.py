@@ -45,6 +45,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Output tokens over the time from the first to the last; None if all came at once, and for agents."""
     cost: float | None = None
     """Cost at the prices of that time; None if the model had none."""
+    thought_ms: float | None = None
+    """Time that the model wrote reasoning; None if it wrote none."""
 
 
 SHORTEST = 0.05
@@ -62,6 +64,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ended: float
     has_pace: bool = True
     """True if the model was writing all the time from the first to the last token. An agent also calls tools."""
+    thought: float | None = None
+    """The seconds of reasoning; None if there was none."""
 
     @property
     def ttft(self) -> float | None:
@@ -80,6 +84,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
             duration_ms=round((self.ended - self.started) * 1000, 1),
             tokens_per_second=round(usage.output_tokens / seconds, 2) if has_pace else None,
             cost=usage.cost,
+            thought_ms=None if self.thought is None else round(self.thought * 1000, 1),
         )
 
 

@@ -163,6 +163,19 @@ class OutputTimes:
 
     asked_at: float | None = None
     first_at: float | None = None
+    thinking_at: float | None = None
+    """When the last piece of reasoning came, if nothing has come since."""
+    thought: float | None = None
+    """The seconds from each piece of reasoning to what came next; None if there was none."""
+
+    def think(self, segment: Segment, now: float) -> None:
+        """Note the time of a segment that is reasoning, or the first that comes after some."""
+        if self.thinking_at is not None:
+            self.thought = (self.thought or 0.0) + now - self.thinking_at
+        kinds = [segment.kind] if segment.kind else [*map(type, segment.others)]
+        self.thinking_at = now if kinds and kinds[-1] is Reasoning else None
+        if self.thought is None and Reasoning in kinds:
+            self.thought = 0.0
 
     def note(self, segment: Segment, now: float) -> None:
         """Note the time of a segment. Called up to the first with output."""

@@ -173,11 +173,13 @@ def measured(pump: Pump) -> Measured | None:
     """Return the times of a run so far; None if they are unknown, because it began on another node."""
     if pump.resumes or not pump.started:
         return None
+    times, now = pump.times, pump.time()
     return Measured(
         started=pump.started,
-        asked=pump.times.asked_at or pump.started,
-        first=pump.times.first_at,
+        asked=times.asked_at or pump.started,
+        first=times.first_at,
         last=pump.touched,
-        ended=pump.time(),
+        ended=now,
         has_pace=pump.log.steps is None,
+        thought=None if times.thought is None else times.thought + (now - (times.thinking_at or now)),
     )

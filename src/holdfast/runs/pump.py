@@ -179,8 +179,12 @@ class Pump:
         segment = self.intake.take(events)
         if segment is not NOTHING:
             self.append(segment)
-            if self.times.first_at is None:
-                self.times.note(segment, self.touched)
+            times = self.times
+            if times.first_at is None:
+                times.note(segment, self.touched)
+            if times.thinking_at is not None or segment.kind is not Text:
+                times.think(segment, self.touched)
+                self.intake.is_plain &= times.thinking_at is None  # what comes after it is looked at here
 
     def append(self, segment: Segment) -> None:
         """Add a segment to the log. Readers see it at once or, if the run is kept, once it is saved.

@@ -9,6 +9,7 @@ from ..errors import ModelNotFound
 from ..events import Outlet
 from ..ids import ModelName, full_name
 from . import ChatRequest, Explaining, FoundModel, Provider, Providers, Reporting, has_model
+from .efforts import efforts_of
 from .facts import ModelFacts, facts_of
 
 Allows = Callable[[ModelName], bool]
@@ -75,6 +76,9 @@ class _Some:
 
     async def facts(self, model: str) -> ModelFacts:
         return await facts_of(self._provider, model)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        return efforts_of(self._provider, model)
 
     async def list_models(self) -> list[str]:
         return self._some(await self._provider.list_models())

@@ -30,6 +30,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it takes pictures."""
     reads_pdf: bool = False
     """Whether its API takes a PDF itself."""
+    efforts: tuple[str, ...] = ()
+    """The reasoning efforts that the upstream's list promises."""
 
 
 @runtime_checkable
@@ -60,7 +62,14 @@ def _facts_in(page: Any) -> Iterator[tuple[str, ModelFacts]]:
     for entry in listed:
         match entry:
             case {"id": str(name)} | {"name": str(name)}:
-                yield name, ModelFacts(window=_window(entry), sees=_sees(entry))
+                yield name, ModelFacts(window=_window(entry), sees=_sees(entry), efforts=_efforts(entry))
+
+
+def _efforts(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    match entry:
+        case {"supported_parameters": list(names)} if "reasoning" in names:  # OpenRouter
+            return ("low", "medium", "high")
+    return ()
 
 
 def _window(entry: Mapping[str, Any]) -> int | None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from ..errors import AnswerLost, Unsupported
 from ..events import Notice, Outlet
 from . import Attaching, ChatRequest, Explaining, Forwarded, Forwarding, Provider, Reporting, has_model, provider_state
+from .efforts import efforts_of
 from .facts import ModelFacts, facts_of
 
 PATIENCE = 1.0
@@ -85,6 +86,10 @@ class LimitedProvider:
     async def facts(self, model: str) -> ModelFacts:
         """Return what is known of a model."""
         return await facts_of(self._provider, model)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes."""
+        return efforts_of(self._provider, model)
 
     async def list_models(self) -> list[str]:
         """Return the provider's models."""

@@ -181,6 +181,7 @@ class FiguresJson(TypedDict):
     duration_ms: float | None
     tokens_per_second: float | None
     cost: float | None
+    thought_ms: float | None
 
 
 class MessageJson(TypedDict):

@@ -9,6 +9,7 @@ import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
+import { seconds } from "../words/time";
 import { Approvals } from "./approvals";
 import { Branches } from "./branches";
 import { LiveFigures, ResponseFigures, SettledFigures } from "./figures";
@@ -44,7 +45,14 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
       aria-label={t().response}
       aria-busy={live ? "true" : undefined}
     >
-      {reasoning && <Reasoning key="reasoning" text={reasoning} isGoingOn={live?.isThinking ?? false} />}
+      {reasoning && (
+        <Reasoning
+          key="reasoning"
+          text={reasoning}
+          isGoingOn={live?.isThinking ?? false}
+          thought={thoughtFor(parts, live)}
+        />
+      )}
       <Segments
         key="segments"
         segments={joined([...parts.map((part) => segmentsOf(part, results)), ...(live ? [live.segments] : [])])}
@@ -196,12 +204,26 @@ function Notices({ notices }: { notices: Notice[] }) {
   ));
 }
 
-export function Reasoning({ text, isGoingOn }: { text: string; isGoingOn: boolean }) {
+/** For how many milliseconds a response thought, in all of its parts; null if that of one is not known. */
+function thoughtFor(parts: readonly Message[], live: LiveRun | null): number | null {
+  const times = parts.filter((part) => part.reasoning).map((part) => part.figures?.thought_ms ?? null);
+  if (live?.reasoning) times.push(live.thought);
+  return times.reduce((one, other) => (one === null || other === null ? null : one + other), 0);
+}
+
+interface ReasoningProps {
+  text: string;
+  isGoingOn: boolean;
+  /** How long it took, in milliseconds, if that is known. */
+  thought?: number | null;
+}
+
+export function Reasoning({ text, isGoingOn, thought = null }: ReasoningProps) {
   return (
     <details class="reasoning">
       <summary>
         <Icon node={Brain} size={16} />
-        {isGoingOn ? t().thinking : t().reasoning}
+        {isGoingOn ? t().thinking : thought ? t().thoughtFor(seconds(thought)) : t().reasoning}
         {isGoingOn && (
           <span class="dots" aria-hidden="true">
             <i />

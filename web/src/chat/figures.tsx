@@ -57,6 +57,7 @@ function added(one: Measured, other: Measured): Measured {
     duration_ms: sum(one.duration_ms, other.duration_ms),
     tokens_per_second: null,
     cost: sum(one.cost, other.cost),
+    thought_ms: sum(one.thought_ms, other.thought_ms),
   };
 }
 
@@ -70,7 +71,7 @@ function inFull({ input_tokens, output_tokens, usage_source, duration_ms }: Meas
 }
 
 function told({ input_tokens, output_tokens, source }: Usage): Measured {
-  const unknown = { ttft_ms: null, duration_ms: null, tokens_per_second: null, cost: null };
+  const unknown = { ttft_ms: null, duration_ms: null, tokens_per_second: null, cost: null, thought_ms: null };
   return { input_tokens, output_tokens, usage_source: source, ...unknown };
 }
 

@@ -7,6 +7,7 @@ import { isDemo, modelForNew, models } from "../state/models";
 import { setupForNew } from "../state/presets";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
+import { EffortPicker } from "./effort";
 import { DemoMark, ModelDialog } from "./model-dialog";
 
 export function ModelPicker() {
@@ -14,7 +15,7 @@ export function ModelPicker() {
   const session = current.value?.session.value;
   const isAnothers = Boolean(current.value?.shared.value);
   const chosen = session ? (session.model ?? models.value.default) : (setupForNew.value.model ?? modelForNew.value);
-  const { preset } = session ?? setupForNew.value;
+  const { preset, params } = session ?? setupForNew.value;
   return (
     <>
       <button
@@ -29,6 +30,7 @@ export function ModelPicker() {
         {isDemo(chosen) && <DemoMark />}
         <Icon node={ChevronDown} size={14} />
       </button>
+      {!isAnothers && <EffortPicker model={chosen} params={params} />}
       {isOpen && (
         <ModelDialog
           title={t().model}

@@ -8,7 +8,7 @@ import { lazily } from "../ui/lazily";
 import { t } from "../words";
 import type { Conversation } from "./conversation";
 import { keepDraft, readDraft } from "./drafts";
-import { modelForNew, models, rememberModel } from "./models";
+import { effortsOf, modelForNew, models, rememberModel } from "./models";
 import { chooseForNew, choosePresetForNew, loadPresets, presetsKnown, resetForNew, setupForNew } from "./presets";
 import { noteSession } from "./sessions";
 import { complain, toast } from "./toasts";
@@ -143,8 +143,17 @@ export const forkAt = (messageId: string) =>
 /** Choose the model of the session that is shown, or of the next one. */
 export async function chooseModel(model: string): Promise<void> {
   rememberModel(model);
-  if (current.value) await act((it) => it.change({ model }));
-  else chooseForNew({ model });
+  const { reasoning_effort: effort, ...others } = (current.value?.session.value ?? setupForNew.value).params;
+  const keeps = typeof effort !== "string" || effortsOf(model).includes(effort);
+  const changes = keeps ? { model } : { model, params: others }; // other models refuse what they do not know
+  if (current.value) await act((it) => it.change(changes));
+  else chooseForNew(changes);
+}
+
+/** Change the parameters of the session that is shown, or of the next one. */
+export async function changeParams(params: Session["params"]): Promise<void> {
+  if (current.value) await current.value.change({ params });
+  else chooseForNew({ params });
 }
 
 /** Change the settings of the session that is shown, or of the next one. */

@@ -95,6 +95,8 @@ export class LiveRun {
   firstWordAt = 0;
   deltas = 0;
   isThinking = false;
+  #thinkingAt = 0;
+  #thought = 0;
   siblings: string[] = [];
   settlement: Settlement | null = null;
   /** When its last event came, or it began. */
@@ -124,6 +126,11 @@ export class LiveRun {
     return this.segments.flatMap(({ tools }) => tools);
   }
 
+  /** For how many milliseconds it has thought; null if this tab has not seen all of it. */
+  get thought(): number | null {
+    return this.joined ? null : this.#thought;
+  }
+
   /** What is still of interest once the response has begun. */
   get lastingNotices(): Notice[] {
     return this.notices.filter(({ code }) => !PASSING.includes(code));
@@ -146,6 +153,8 @@ export class LiveRun {
     if (seq !== this.seq + 1 && event.type !== "snapshot") return this.#beginLate(event);
     this.seq = seq;
     this.heardAt = performance.now();
+    if (this.#thinkingAt) this.#thought += this.heardAt - this.#thinkingAt;
+    this.#thinkingAt = event.type === "reasoning.delta" ? this.heardAt : 0;
     this.#apply(event);
     this.#draw();
     return true;

@@ -24,6 +24,10 @@ export const isDemo = (id: string | null): boolean =>
 export const onBreakOf = (id: string | null): OnBreak =>
   models.value.models.find((model) => model.id === id)?.on_break ?? "settle";
 
+/** How much a model can be told to reason. */
+export const effortsOf = (id: string | null): string[] =>
+  models.value.models.find((model) => model.id === id)?.efforts ?? [];
+
 /** Whether a model writes fixed text, to test a client. */
 export const isTest = (id: string): boolean => id.startsWith("scripted/");
 

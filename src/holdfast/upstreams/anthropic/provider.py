@@ -16,6 +16,7 @@ from ...events import Outlet
 from ...http_client.route import Route
 from .. import ChatRequest
 from ..decoding import MAX_EVENT, MAX_TEXT
+from ..efforts import anthropic_efforts
 from ..http.address import key_in
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, encode_body
@@ -116,6 +117,10 @@ class Anthropic(HTTPProvider):
     def is_among(self, model: str, names: Sequence[str]) -> bool:
         """Return whether a list has a model. Aliases lack the date or the number at the end, or end in `-latest`."""
         return model in names or model.endswith("-latest") or any(name.startswith(f"{model}-") for name in names)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes."""
+        return anthropic_efforts(model)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""

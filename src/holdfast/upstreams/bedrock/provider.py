@@ -83,6 +83,10 @@ class Bedrock(HTTPProvider):
             return {}
         return signed_headers(self.upstream.url_of(path), body, self._credentials, self._region, "bedrock")
 
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes."""
+        return ()  # each model takes it in a way of its own
+
     async def look_up(self) -> list[str] | None:
         """Return no models: another host lists them."""
         return []

@@ -12,6 +12,7 @@ from ...errors import ProviderRefused
 from ...events import Outlet
 from .. import ChatRequest
 from ..decoding import MAX_EVENT
+from ..efforts import gemini_efforts
 from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -73,6 +74,10 @@ class Gemini(HTTPProvider):
     def is_among(self, model: str, names: Sequence[str]) -> bool:
         """Return whether a list has a model. Aliases lack the date or the number at the end, or end in `-latest`."""
         return model in names or model.endswith("-latest") or any(name.startswith(f"{model}-") for name in names)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes."""
+        return gemini_efforts(model)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream page by page; None if a page is missing: a partial list would hide models."""

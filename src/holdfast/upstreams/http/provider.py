@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..efforts import openai_efforts
 from ..facts import ModelFacts, facts_in
 from ..kinds import ProviderSetup
 from ..profiles import Unlisted
@@ -72,6 +73,11 @@ class HTTPProvider:
         found = self._facts.get(model) or self._facts.get(f"models/{model}") or ModelFacts()
         sees = self.sees if found.sees is None else found.sees
         return ModelFacts(window=found.window, sees=sees, reads_pdf=self.reads_pdf or self._is_openais)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes: by its name, or as the upstream's list says."""
+        found = self._facts.get(model)
+        return openai_efforts(model) or (found.efforts if found else ())
 
     async def has(self, model: str) -> bool | None:
         """Return whether the upstream lists a model; None if unknown."""

@@ -8,6 +8,7 @@ from ...errors import ProviderRefused
 from ...events import Outlet
 from .. import ChatRequest, Forwarded
 from ..decoding import MAX_EVENT
+from ..efforts import ollama_efforts
 from ..http.provider import HTTPProvider, upstream_of
 from ..http.upstream import Asked, encode_body
 from ..kinds import ProviderKind, ProviderSetup
@@ -65,6 +66,10 @@ class Ollama(HTTPProvider):
         """Send a request as it is: to Ollama's own API, or to its version of OpenAI's."""
         own = path if path.startswith("/api/") else f"/v1{path}"
         return await self.upstream.forward(own, body, content_type, limit)
+
+    def efforts(self, model: str) -> tuple[str, ...]:
+        """Return the values of `reasoning_effort` that a model takes."""
+        return ollama_efforts(model)
 
     async def look_up(self) -> list[str] | None:
         """Ask the upstream for its models."""

@@ -12,6 +12,7 @@ from ....access import LOCAL, ME, READ
 from ....asks import OnBreak
 from ....ids import full_name, new_id
 from ....upstreams import FoundModel, Providers, ProviderState
+from ....upstreams.efforts import efforts_of
 from ....upstreams.facts import facts_of
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
@@ -33,6 +34,8 @@ class Listed(msgspec.Struct, frozen=True):
     """Tokens that a prompt and its answer have together; None if nobody has said."""
     sees: bool | None = None
     """Whether it takes pictures; None if nobody has said."""
+    efforts: tuple[str, ...] = ()
+    """The values of `reasoning_effort` that it takes."""
 
 
 ALL = {"all": "true for the demo models too, if a real provider lists a model"}
@@ -74,19 +77,19 @@ class ModelsApi(Feature):
         providers = self._models.providers(access_of(request))
         states = await providers.states()
         default = await self._models.default(access_of(request))
-        listed = [
-            self._with_on_break(providers, each) for each in _listed(providers, states, default, _is_all(request))
-        ]
+        listed = [self._with_details(providers, each) for each in _listed(providers, states, default, _is_all(request))]
         listed = await _described(providers, listed)
         return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
 
-    def _with_on_break(self, providers: Providers, model: Listed) -> Listed:
-        """Return a model with what is done if one of its responses breaks off."""
+    def _with_details(self, providers: Providers, model: Listed) -> Listed:
+        """Return a model with what is done if one of its responses breaks off, and the efforts that it takes."""
         provider = next((each for each in providers.all if each.name == model.provider), None)
         if provider is None:  # removed meanwhile
             return model
         found = FoundModel(provider, model.name, full_name(model.provider, model.name))
-        return msgspec.structs.replace(model, on_break=self._breaks.in_chats(found))
+        return msgspec.structs.replace(
+            model, on_break=self._breaks.in_chats(found), efforts=efforts_of(provider, model.name)
+        )
 
     @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
     async def me(self, request: Request) -> ASGIApp:

@@ -1,0 +1,32 @@
+/** How much a model reasons, for models that can be told. */
+import { changeParams } from "../state/current";
+import { effortsOf } from "../state/models";
+import { complain } from "../state/toasts";
+import { t } from "../words";
+
+export function EffortPicker({ model, params }: { model: string | null; params: Record<string, unknown> }) {
+  const efforts = effortsOf(model);
+  const set = params.reasoning_effort;
+  const chosen = typeof set === "string" ? set : "";
+  if (!efforts.length && !chosen) return null;
+  const choose = (effort: string) => {
+    const { reasoning_effort: _, ...others } = params;
+    changeParams(effort ? { ...others, reasoning_effort: effort } : others).catch(complain);
+  };
+  return (
+    <select
+      class={`quiet effort ${chosen ? "is-set" : ""}`}
+      aria-label={t().effort}
+      title={t().effort}
+      value={chosen}
+      onChange={(event) => choose(event.currentTarget.value)}
+    >
+      <option value="">{t().effortDefault}</option>
+      {[...new Set([...efforts, ...(chosen ? [chosen] : [])])].map((effort) => (
+        <option key={effort} value={effort}>
+          {(t().efforts as Record<string, string>)[effort] ?? effort}
+        </option>
+      ))}
+    </select>
+  );
+}
