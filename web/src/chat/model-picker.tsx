@@ -3,12 +3,14 @@
 import { ChevronDown } from "lucide";
 import { useState } from "preact/hooks";
 import { chooseModel, choosePreset, current } from "../state/current";
-import { isDemo, modelForNew, models } from "../state/models";
+import { effortsOf, isDemo, modelForNew, models } from "../state/models";
 import { setupForNew } from "../state/presets";
 import { Icon } from "../ui/icon";
+import { Later } from "../ui/later";
 import { t } from "../words";
-import { EffortPicker } from "./effort";
 import { DemoMark, ModelDialog } from "./model-dialog";
+
+const EFFORT_PICKER = () => import("../presets/effort");
 
 export function ModelPicker() {
   const [isOpen, setOpen] = useState(false);
@@ -30,7 +32,9 @@ export function ModelPicker() {
         {isDemo(chosen) && <DemoMark />}
         <Icon node={ChevronDown} size={14} />
       </button>
-      {!isAnothers && <EffortPicker model={chosen} params={params} />}
+      {!isAnothers && (effortsOf(chosen).length > 0 || "reasoning_effort" in params) && (
+        <Later load={EFFORT_PICKER} model={chosen} params={params} />
+      )}
       {isOpen && (
         <ModelDialog
           title={t().model}

@@ -43,6 +43,15 @@ const en = {
   imported: (added: number, all: number) => `Added ${number(added)} of ${number(all)}`,
   results: { added: "Added", known: "You have it already", refused: "Not added" },
   importReport: "Import",
+  effort: "Reasoning effort",
+  effortDefault: "Effort: default",
+  efforts: {
+    none: "Effort: off",
+    minimal: "Effort: minimal",
+    low: "Effort: low",
+    medium: "Effort: medium",
+    high: "Effort: high",
+  },
 };
 
 export type PresetWords = typeof en;
@@ -92,6 +101,15 @@ const de: PresetWords = {
   imported: (added, all) => `${number(added)} von ${number(all)} hinzugefügt`,
   results: { added: "Hinzugefügt", known: "Schon vorhanden", refused: "Nicht hinzugefügt" },
   importReport: "Import",
+  effort: "Denkaufwand",
+  effortDefault: "Denken: Standard",
+  efforts: {
+    none: "Denken: aus",
+    minimal: "Denken: minimal",
+    low: "Denken: wenig",
+    medium: "Denken: mittel",
+    high: "Denken: viel",
+  },
 };
 
 const ar: PresetWords = {
@@ -142,6 +160,15 @@ const ar: PresetWords = {
   imported: (added, all) => `أُضيف ${number(added)} من ${number(all)}`,
   results: { added: "أُضيف", known: "موجود لديك", refused: "لم يُضف" },
   importReport: "استيراد",
+  effort: "جهد التفكير",
+  effortDefault: "التفكير: افتراضي",
+  efforts: {
+    none: "التفكير: متوقف",
+    minimal: "التفكير: أدنى",
+    low: "التفكير: قليل",
+    medium: "التفكير: متوسط",
+    high: "التفكير: كثير",
+  },
 };
 
 const ALL: Record<Language, PresetWords> = { en, de, ar };

@@ -2,9 +2,10 @@
 import { changeParams } from "../state/current";
 import { effortsOf } from "../state/models";
 import { complain } from "../state/toasts";
-import { t } from "../words";
+import "../styles/presets.css";
+import { p } from "../words/presets";
 
-export function EffortPicker({ model, params }: { model: string | null; params: Record<string, unknown> }) {
+export default function EffortPicker({ model, params }: { model: string | null; params: Record<string, unknown> }) {
   const efforts = effortsOf(model);
   const set = params.reasoning_effort;
   const chosen = typeof set === "string" ? set : "";
@@ -16,15 +17,15 @@ export function EffortPicker({ model, params }: { model: string | null; params: 
   return (
     <select
       class={`quiet effort ${chosen ? "is-set" : ""}`}
-      aria-label={t().effort}
-      title={t().effort}
+      aria-label={p().effort}
+      title={p().effort}
       value={chosen}
       onChange={(event) => choose(event.currentTarget.value)}
     >
-      <option value="">{t().effortDefault}</option>
+      <option value="">{p().effortDefault}</option>
       {[...new Set([...efforts, ...(chosen ? [chosen] : [])])].map((effort) => (
         <option key={effort} value={effort}>
-          {(t().efforts as Record<string, string>)[effort] ?? effort}
+          {(p().efforts as Record<string, string>)[effort] ?? effort}
         </option>
       ))}
     </select>
