@@ -111,6 +111,10 @@ MAPS = {
         "What is done if a response breaks off: `settle`, or `continue` by another call. `gpu/*`, `*`: for all others.",
         {"gpu/qwen3": "continue"},
     ),
+    "limits": (
+        "How long a model may be silent, in seconds; `per_token` is added to `first_token` for each token of a prompt.",
+        {"gpu/qwen3": {"first_token": 300, "per_token": 0.1, "silence": 120}},
+    ),
     "aliases": ("Other names of models.", {"gpt-4o": "gpu/qwen3"}),
     "log_levels": ("Log levels of modules.", {"holdfast.runs": "debug"}),
     "prices": (

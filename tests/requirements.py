@@ -196,6 +196,7 @@ REQUIREMENTS: dict[str, str] = {
     "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
     "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",
     "legs.crash": "A detached run whose server dies goes on in the next process.",
+    "wait.limits": "How long a model may be silent is its own limit, which grows with the prompt of a local one.",
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.no-answer": (
         "An answer with neither text nor a tool call has failed, reasoning or not, unless it follows a tool's result, "

@@ -434,13 +434,13 @@ class AnswerLost(ProviderBroke):
 
 
 class SourceStalled(SourceFailed):
-    """The source was silent for longer than the idle limit. `what` is said of an upstream that has sent something."""
+    """The source was silent for too long: `what` it did not do, and `who` it is if that is known."""
 
     code = "upstream_stalled"
     status = 504
 
-    def __init__(self, seconds: float, what: str = "sent nothing") -> None:
-        super().__init__(f"The upstream {what} for {seconds:g} s.")
+    def __init__(self, seconds: float, what: str = "sent nothing", who: str = "The upstream") -> None:
+        super().__init__(f"{who} {what} for {seconds:.4g} s.")
 
 
 class DeadlineExceeded(SourceFailed):

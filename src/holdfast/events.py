@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 import msgspec
 
 from .ids import ModelName
+from .silence import ModelAsked
 
 StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
 
@@ -515,10 +516,7 @@ FINISH_REASONS: dict[str, tuple[Literal["completed", "truncated", "failed"], str
     "abort": ("failed", "error"),
     "insufficient_system_resource": ("failed", "error"),
 }
-"""Finish reasons of upstreams: the meaning of each, and OpenAI's name for it.
-
-This is the only such table. A reason that is not in it counts as complete, and is `stop` in OpenAI's API.
-"""
+"""Finish reasons of upstreams, with OpenAI's name. One that is not here counts as complete: `stop` in OpenAI's API."""
 
 TRUNCATED = frozenset(word for word, (outcome, _) in FINISH_REASONS.items() if outcome == "truncated")
 """Reasons of a `Finish` for an answer that was cut off: its last part may be incomplete."""
@@ -547,15 +545,14 @@ class AnswerBegins(msgspec.Struct, frozen=True, gc=False):
     With `think` a leading `<think>…</think>` is reasoning, which is also the default for sources that emit no such
     event. Without `think` such tags are text: the source means them literally, or separates reasoning itself.
 
-    With `is_owed` a run that ends with neither text nor a tool call has failed (`no_answer`). By default a source may
-    end without a word.
+    With `is_owed` a run that ends with neither text nor a tool call has failed (`no_answer`).
     """
 
     think: bool = True
     is_owed: bool = False
 
 
-Yielded: TypeAlias = Event | Finish | Thought | AnswerBegins | str
+Yielded: TypeAlias = Event | Finish | Thought | AnswerBegins | ModelAsked | str
 
 
 SourceIterator: TypeAlias = AsyncIterator[Yielded | Sequence[Yielded]]

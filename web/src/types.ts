@@ -33,6 +33,8 @@ export interface Model {
   name: string;
   /** For trying things out: scripted answers, or the tiny embedded model. */
   demo: boolean;
+  /** It runs on a machine of the operator, and may read a long prompt for minutes. */
+  local: boolean;
   /** What is done if a response breaks off in a chat that does not say it. */
   on_break: OnBreak;
   /** Tokens that a prompt and its answer have together; null if nobody has said. */

@@ -39,6 +39,7 @@ export function runOf(changes: Partial<Run> = {}): Run {
     settlement: null,
     cost: null,
     needs_approval: false,
+    waits_for: null,
     ...changes,
   };
 }

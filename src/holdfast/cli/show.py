@@ -106,8 +106,10 @@ def state_of(run: dict[str, Any]) -> str:
 
 
 def why(run: dict[str, Any]) -> str:
-    """Return why a run did not complete."""
+    """Return why a run did not complete, or what it waits for."""
     match run:
+        case {"waits_for": {"model": model, "what": what, "seconds": seconds}} if seconds >= _SHORT:
+            return f"{_WAITS[what].format(model=model or 'its model')}: {seconds:.0f} s"
         case {"settlement": {"error": {"message": message}}}:
             return str(message)
         case {"settlement": {"outcome": "stopped", "by": by}}:
@@ -116,6 +118,14 @@ def why(run: dict[str, Any]) -> str:
             return _TRUNCATED.get(reason, reason)
     return ""
 
+
+_SHORT = 3.0
+"""Seconds of a wait that nobody is told of."""
+_WAITS = {
+    "prompt": "{model} reads the prompt",
+    "first_token": "waiting for the first word of {model}",
+    "more": "nothing new from {model}",
+}
 
 _TRUNCATED = {"length": "token limit reached", "content_filter": "content filter"}
 """Text for the finish reasons of a truncated answer."""

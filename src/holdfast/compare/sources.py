@@ -38,6 +38,7 @@ from ..ids import ModelName
 from ..pricing import Price, cost
 from ..runs.run import Run
 from ..server.sources.chat import ChatSources
+from ..silence import ModelAsked
 from ..store import RunRecord
 from .model import PaneAnswer
 
@@ -171,6 +172,8 @@ class _Neutral:
         match item:
             case str() | AnswerBegins():
                 return item
+            case ModelAsked():
+                return msgspec.structs.replace(item, model=ModelName(""), is_local=False)
             case Text() | Reasoning():
                 return type(item)(item.text, item.choice)
             case ToolDelta() | ToolCall():

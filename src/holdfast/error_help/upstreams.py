@@ -89,9 +89,9 @@ UPSTREAM_ERRORS = (
     ErrorHelp(
         "upstream_stalled",
         "504",
-        "the upstream was silent for longer than `idle_limit`",
+        "the upstream was silent for longer than its model may be",
         "The upstream hangs, or a model reasons for a long time without sending anything.",
-        "The text so far is saved. Raise `idle_limit` for models that are slow to start.",
+        "The text so far is saved. Raise `first_token` of the model in `[limits]`, or `idle_limit` for all models.",
     ),
     ErrorHelp(
         "no_answer",

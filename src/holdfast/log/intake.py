@@ -24,9 +24,11 @@ from ..events import (
     Usage,
     Yielded,
 )
+from ..silence import ModelAsked
 from .reasoning import AnswerSplitter
-from .segment import NOTHING, Segment, segment_of
+from .segment import NOTHING, Segment, has_output, segment_of
 from .storable import encodable, storable
+from .waiting import Wait
 
 _NO_CHOICES: frozenset[int] = frozenset()
 _MAY_YIELD = frozenset((*get_args(Event), Finish)) - {RunStarted, Snapshot, Settled}
@@ -44,6 +46,8 @@ class CheckedItems(msgspec.Struct):
     """The choices with output after their own `finish`. A `finish` of the first choice ends all choices."""
     is_owed: bool
     """True if the source promises an answer."""
+    asked: ModelAsked | None
+    """The model that the source has asked."""
 
 
 class Intake:
@@ -64,6 +68,7 @@ class Intake:
         "is_open",
         "is_owed",
         "is_plain",
+        "wait",
     )
 
     def __init__(self, think: bool = True) -> None:
@@ -72,6 +77,8 @@ class Intake:
         """True once further text of the first choice is visible text of the answer, and is logged unchanged."""
         self.is_owed = False
         """True if the source has promised an answer."""
+        self.wait: Wait | None = None
+        """The model that was asked last."""
         self.has_answered = False
         """True if part of an answer has come: a visible character, or part of a tool call."""
         self.finish: dict[int, Finish] = {}
@@ -89,6 +96,8 @@ class Intake:
         items = checked_items(yielded)
         if items.input_tokens is not None:
             self.input_tokens = items.input_tokens
+        if items.asked is not None:
+            self.wait, self.is_plain = Wait(items.asked), False  # so that its first output is noticed
         if not items.events and not items.finish:
             return NOTHING
         self.is_owed = self.is_owed or items.is_owed
@@ -103,7 +112,10 @@ class Intake:
         if events and not self.has_answered:
             self.has_answered = any(map(_is_answer, events))
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
-        return segment_of(events)
+        segment = segment_of(events)
+        if self.wait is not None and not self.wait.has_begun:
+            self.wait.has_begun = has_output(segment)
+        return segment
 
     def end(self) -> Segment:
         """Record that the source has ended by itself, without an error. Return the text that was held back."""
@@ -150,7 +162,7 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
     """Return the items that a source yielded, sorted. Raise if one is neither an event nor a string."""
     events: list[Event | AnswerBegins] = []
     finish: list[Finish] = []
-    input_tokens, goes_on, is_owed = None, False, False
+    input_tokens, goes_on, is_owed, asked = None, False, False, None
     open_choices: set[int] = set()
     for item in yielded if isinstance(yielded, (list, tuple)) else (yielded,):
         kind = type(item)
@@ -169,6 +181,8 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
         elif kind is AnswerBegins:
             events.append(item if {type(item.think), type(item.is_owed)} == {bool} else _converted(item))
             is_owed = is_owed or item.is_owed
+        elif kind is ModelAsked:
+            asked = item
         elif kind is str and item.isascii() and item:
             events.append(Text(item))
             goes_on = True
@@ -178,7 +192,7 @@ def checked_items(yielded: Sequence[Yielded]) -> CheckedItems:
             if type(event) in SPOKEN:
                 goes_on = True
                 open_choices.add(event.choice)  # type: ignore[union-attr]
-    return CheckedItems(events, finish, input_tokens, goes_on, open_choices, is_owed)
+    return CheckedItems(events, finish, input_tokens, goes_on, open_choices, is_owed, asked)
 
 
 def _event(item: Any) -> Event | None:

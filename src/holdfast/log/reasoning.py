@@ -47,6 +47,7 @@ from ..events import (
     Usage,
     Yielded,
 )
+from ..silence import ModelAsked
 
 __all__ = ["MAX_LEADING_SPACE", "AnswerSplitter", "Piece", "ThinkSplitter"]
 
@@ -195,7 +196,7 @@ class ThinkSplitter:
 _NEXT_ANSWER = (StepStarted, StepFinished, ToolResult, Steered)
 """Events between two answers of a model."""
 
-_PLAIN = frozenset({Reasoning, Usage, Notice, ToolDelta})
+_PLAIN = frozenset({Reasoning, Usage, Notice, ToolDelta, ModelAsked})
 """Frequent events that neither end an answer nor have text to split."""
 
 

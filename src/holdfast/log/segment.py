@@ -158,6 +158,11 @@ _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
+def has_output(segment: Segment) -> bool:
+    """Return whether part of an answer is in a segment."""
+    return bool(segment.texts) or any(type(event) in SPOKEN and not _is_earlier(event) for event in segment.others)
+
+
 class OutputTimes:
     """When the first step of an agent began, and when the first output of a run came."""
 
@@ -182,7 +187,7 @@ class OutputTimes:
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now
-        if segment.texts or any(type(event) in SPOKEN and not _is_earlier(event) for event in segment.others):
+        if has_output(segment):
             self.first_at = now
 
 

@@ -60,6 +60,8 @@ class PumpShared(Protocol):
 
     def changed(self, pump: Pump, /) -> None: ...
 
+    def watch(self, pump: Pump, /) -> None: ...
+
 
 class Pump:
     """Reads the source of one run, in a task that may be cancelled at any moment, even before its first step.
@@ -177,6 +179,9 @@ class Pump:
         if self.log.sealed:
             raise RunSettled(self.run.id)
         segment = self.intake.take(events)
+        if (wait := self.intake.wait) is not None and wait.since is None:
+            wait.since = self.touched
+            self.shared.watch(self)
         if segment is not NOTHING:
             self.append(segment)
             times = self.times

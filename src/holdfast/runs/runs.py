@@ -52,6 +52,7 @@ class Runs:
         self._committer = classes.committer(shared, lambda pump: self.keeper.lose(pump))
         self.keeper = classes.keeper(shared, self._committer, self.recent, settled)
         shared.changed, shared.keeper = self._committer.changed, self.keeper
+        shared.watch = self._watchdog.watch
 
     @property
     def unsaved(self) -> int:

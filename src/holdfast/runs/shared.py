@@ -86,5 +86,7 @@ class Shared:
     """The other nodes, without fenced ones, as last read from the store."""
     changed: Callable[[Pump], None] = field(init=False)
     """`Committer.changed`: called when a run has new events."""
+    watch: Callable[[Pump], None] = field(init=False)
+    """`Watchdog.watch`: called when the limits of a run have changed."""
     keeper: PumpKeeper = field(init=False)
     this_node: ThisNode = field(init=False)

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 
-from ..errors import DeadlineExceeded, HoldfastError, SourceStalled
+from ..errors import DeadlineExceeded, HoldfastError
+from ..log.waiting import stalled
 from .pump import Pump
 from .shared import Pumps
 
@@ -26,19 +27,20 @@ class Watchdog:
         self._next_check = math.inf
 
     def watch(self, pump: Pump) -> None:
-        """Watch a pump that has just started. It is rarely the first to reach a limit."""
+        """Watch a pump that has just started, or asks a model. It is rarely the first to reach a limit."""
         if (time := due(pump)) < self._next_check:
             self._check_by(time)
 
     def check(self, pump: Pump, now: float) -> None:
         """End a run that has reached its idle limit or its deadline."""
-        run = pump.run
+        run, wait = pump.run, pump.intake.wait
+        idle = run.idle if wait is None else wait.limit
         if pump.is_far_behind or (run.quiet is not None and run.quiet()):
             pump.touched = now
         if run.deadline is not None and now >= pump.started + run.deadline:
             _end(pump, DeadlineExceeded(run.deadline))
-        elif run.idle is not None and now >= pump.touched + run.idle:
-            _end(pump, SourceStalled(run.idle))
+        elif idle is not None and now >= pump.touched + idle:
+            _end(pump, stalled(wait, idle))
 
     def close(self) -> None:
         """Cancel the timer."""
@@ -73,5 +75,7 @@ def due(pump: Pump) -> float:
     run = pump.run
     if pump.log.sealed or pump.task is None or pump.task.done():
         return math.inf
-    idle = math.inf if run.idle is None else pump.touched + run.idle
+    idle = pump.touched + (run.idle or math.inf)
+    if (wait := pump.intake.wait) is not None:
+        idle = wait.next_look(pump.touched, pump.time())
     return idle if run.deadline is None else min(idle, pump.started + run.deadline)

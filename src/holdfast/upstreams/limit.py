@@ -41,6 +41,7 @@ class LimitedProvider:
         self.prefills = provider.prefills
         self.think = provider.think
         self.demo = provider.demo
+        self.is_local = getattr(provider, "is_local", False)
         self.attaches = isinstance(provider, Attaching) and provider.attaches
         self.attaches_anywhere = self.attaches and getattr(provider, "attaches_anywhere", False)
         self.tools = getattr(provider, "tools", True)

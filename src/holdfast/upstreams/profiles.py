@@ -54,6 +54,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """`pass` if it has models that its list lacks."""
     suffixes: bool = False
     """True if a `:suffix` after a listed name is another way to the same model."""
+    is_local: bool = False
+    """True if it runs on a machine of the operator: it reads its weights, and a long prompt slowly."""
     attaches: bool = False
     """True if it finishes a named answer without a client, sends it again on request, and can delete it."""
 
@@ -99,7 +101,7 @@ PROFILES: dict[ProfileName, Profile] = {
     ),
     # Documented: `stream_options` is accepted; no key is needed. Reported: thinking is sent as `reasoning`; older
     # versions and models without a thinking template leave `<think>` in the text.
-    "ollama": Profile(base_url="http://127.0.0.1:11434/v1", reasoning="reasoning", prefills=True),
+    "ollama": Profile(base_url="http://127.0.0.1:11434/v1", reasoning="reasoning", prefills=True, is_local=True),
     # Documented: a last message of the assistant is continued unless --no-prefill-assistant is given, and two of them
     # are refused. The model's template may require alternating turns. `--reasoning-format none` leaves `<think>`.
     # `X-Conversation-Id` names an answer; a version that does not know it stops when its client disconnects.
@@ -109,10 +111,13 @@ PROFILES: dict[ProfileName, Profile] = {
         alternate=True,
         prefills=True,
         attaches=True,
+        is_local=True,
     ),
     # Documented: reasoning stays in the text unless a setting of the developer page puts it into `reasoning_content`.
     # Older versions sent no usage with a stream. A model's template may require alternating turns.
-    "lmstudio": Profile(base_url="http://127.0.0.1:1234/v1", reasoning="reasoning_content", alternate=True),
+    "lmstudio": Profile(
+        base_url="http://127.0.0.1:1234/v1", reasoning="reasoning_content", alternate=True, is_local=True
+    ),
     # Documented: `reasoning` (before 0.11 `reasoning_content`) with --reasoning-parser, else `<think>` in the text; the
     # last message is continued only if the request asks for it. Reported: 400 if the template requires turns.
     "vllm": Profile(
@@ -121,6 +126,7 @@ PROFILES: dict[ProfileName, Profile] = {
         alternate=True,
         prefills=True,
         prefill_params={"continue_final_message": True, "add_generation_prompt": False},
+        is_local=True,
     ),
 }
 

@@ -30,6 +30,7 @@ from ..json_pieces import in_pieces
 from ..log.segment import Segment, needs_no_escape
 from ..log.steps import AgentStep
 from ..pricing import NO_PRICES, Price, Prices, cost
+from ..silence import WaitsFor
 from ..store import FeedEntry, RunRecord, SearchHit, Status
 from . import sse
 from .shapes import (
@@ -55,6 +56,7 @@ from .shapes import (
     StepJson,
     UsageEventJson,
     UsageJson,
+    WaitsForJson,
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -154,6 +156,7 @@ def run_object(
     settled: Settlement | None,
     prices: Prices = NO_PRICES,
     needs_approval: bool = False,
+    waits_for: WaitsFor | None = None,
 ) -> RunJson:
     """Return a run, with its cost if its model's price is known."""
     price = prices.of((settled.answered_by if settled else None) or record.model)
@@ -174,7 +177,14 @@ def run_object(
         "settlement": settlement(settled) if settled else None,
         "cost": _cost(price, settled.usage) if settled else None,
         "needs_approval": needs_approval,
+        "waits_for": _waits_for(waits_for),
     }
+
+
+def _waits_for(waits: WaitsFor | None) -> WaitsForJson | None:
+    if waits is None:
+        return None
+    return {"model": waits.model, "what": waits.what, "seconds": round(waits.seconds, 1)}
 
 
 LISTED_TEXT = 1000

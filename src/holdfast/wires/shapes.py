@@ -88,6 +88,14 @@ class SettlementJson(TypedDict):
     """The calls that have written the answer, if there was more than one."""
 
 
+class WaitsForJson(TypedDict):
+    """What a run waits for: that a local model has read its prompt, for the first token, or for more."""
+
+    model: str
+    what: Literal["prompt", "first_token", "more"]
+    seconds: float
+
+
 class RunJson(TypedDict):
     """A run, while it runs and after."""
 
@@ -107,6 +115,8 @@ class RunJson(TypedDict):
     settlement: SettlementJson | None
     cost: float | None
     needs_approval: bool
+    waits_for: WaitsForJson | None
+    """Null if it waits for no model, or another node works on it."""
 
 
 class ListedRunJson(RunJson):

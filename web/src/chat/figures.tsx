@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Conversation, Ending } from "../state/conversation";
 import type { LiveRun } from "../state/live";
-import { models } from "../state/models";
+import { isLocal, models } from "../state/models";
 import type { Figures as Measured, Message, Usage } from "../types";
 import { t } from "../words";
 import { currency } from "../words/count";
@@ -98,7 +98,7 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation 
       !live.joined &&
       writing > 1 &&
       `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
-    isQuiet && t().waitingFor(seconds(now - live.heardAt)),
+    isQuiet && (isReading(live) ? t().readingPrompt : t().waitingFor)(seconds(now - live.heardAt)),
   ];
   return <Figures parts={parts} />;
 }
@@ -111,6 +111,11 @@ function Figures({ parts, title }: { parts: (string | false | null | undefined)[
       ))}
     </span>
   );
+}
+
+/** Whether a model of one's own machine has not begun yet. */
+function isReading({ model, text, reasoning, tools }: LiveRun): boolean {
+  return !text && !reasoning && !tools.length && isLocal(model);
 }
 
 /** Four characters to a token, as the server estimates where nobody counted. */

@@ -7,6 +7,7 @@ import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { seconds } from "../words/time";
 import { OutcomeBadge } from "./outcome-badge";
 
 export function RunList() {
@@ -88,7 +89,11 @@ export function RunList() {
 }
 
 /** The beginning of a run's text; or why there is none. */
-function preview({ text, settlement }: ListedRun): string {
+function preview({ text, settlement, waits_for }: ListedRun): string {
+  if (waits_for && !text) {
+    const told = waits_for.what === "prompt" ? t().readingPrompt : t().waitingFor;
+    return told(seconds(waits_for.seconds * 1_000));
+  }
   return plain(text) || (settlement ? (settlement.error?.message ?? t().noOutput) : t().noOutputYet);
 }
 

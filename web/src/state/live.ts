@@ -115,6 +115,7 @@ export class LiveRun {
   ) {
     this.segments = [this.#last];
     this.isAgent.value = joined?.kind === "agent";
+    this.heardAt -= 1_000 * (joined?.waits_for?.seconds ?? 0);
   }
 
   /** A run that had begun before this tab came. Its events are all sent again, from the first. */
@@ -152,9 +153,10 @@ export class LiveRun {
     if (seq <= this.seq) return true;
     if (seq !== this.seq + 1 && event.type !== "snapshot") return this.#beginLate(event);
     this.seq = seq;
-    this.heardAt = performance.now();
-    if (this.#thinkingAt) this.#thought += this.heardAt - this.#thinkingAt;
-    this.#thinkingAt = event.type === "reasoning.delta" ? this.heardAt : 0;
+    const now = performance.now();
+    if (seq > (this.joined?.seq ?? 0)) this.heardAt = now;
+    if (this.#thinkingAt) this.#thought += now - this.#thinkingAt;
+    this.#thinkingAt = event.type === "reasoning.delta" ? now : 0;
     this.#apply(event);
     this.#draw();
     return true;

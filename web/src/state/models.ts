@@ -20,6 +20,9 @@ export const modelForNew = computed(() => {
 export const isDemo = (id: string | null): boolean =>
   models.value.providers.some(({ name, demo }) => demo && id?.startsWith(`${name}/`));
 
+/** Whether a model runs on a machine of the operator. */
+export const isLocal = (id: string): boolean => models.value.models.some((model) => model.id === id && model.local);
+
 /** What is done if a response of a model breaks off, in a chat that does not say it. */
 export const onBreakOf = (id: string | null): OnBreak =>
   models.value.models.find((model) => model.id === id)?.on_break ?? "settle";

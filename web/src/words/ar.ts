@@ -264,6 +264,7 @@ export const ar: Words = {
   tokensPerSecond: (n) => `${number(n)} رمز/ث`,
   firstToken: (time) => `أول رمز ${time}`,
   waitingFor: (time) => `ينتظر · ${time}`,
+  readingPrompt: (time) => `يقرأ النص · ${time}`,
   took: (time) => `استغرقت ${time}`,
   tokensInOut: (input, output) => `الرموز: ${number(input)} مدخلة، ${number(output)} ناتجة`,
   usageSource: { provider: "بحسب المزوّد", estimated: "تقديرًا" },

@@ -256,6 +256,7 @@ export const de: Words = {
   tokensPerSecond: (n) => `${number(n)} Tokens/s`,
   firstToken: (time) => `erstes Token ${time}`,
   waitingFor: (time) => `wartet · ${time}`,
+  readingPrompt: (time) => `liest den Prompt · ${time}`,
   took: (time) => `dauerte ${time}`,
   tokensInOut: (input, output) => `${number(input)} Eingabe-Tokens, ${number(output)} Ausgabe-Tokens`,
   usageSource: { provider: "vom Anbieter gemeldet", estimated: "geschätzt" },

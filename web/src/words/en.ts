@@ -253,6 +253,7 @@ export const en = {
   tokensPerSecond: (n: number) => `${number(n)} tokens/s`,
   firstToken: (time: string) => `first token ${time}`,
   waitingFor: (time: string) => `waiting · ${time}`,
+  readingPrompt: (time: string) => `reading the prompt · ${time}`,
   took: (time: string) => `took ${time}`,
   tokensInOut: (input: number, output: number) => `${number(input)} input tokens, ${number(output)} output tokens`,
   usageSource: { provider: "reported by the provider", estimated: "estimated" },

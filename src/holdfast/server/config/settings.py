@@ -19,6 +19,7 @@ from ...pricing import Price
 from ...store.place import is_postgres
 from ...upstreams.kinds import KindError, ProviderKind, kind_names, kind_of
 from ...upstreams.profiles import PROFILES, Profile, ProfileName, Unlisted, profile_of
+from .model_limits import ModelLimits
 from .settings_errors import explain, not_in_full, suggestion
 from .settings_file import choose, make_absolute, tables_of, user_folder
 from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
@@ -328,6 +329,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The fallback of a model: `"up/m" = "other/m"`."""
     on_break: dict[str, OnBreak] = {}
     """What is done if an answer of a model breaks off: `"up/m" = "continue"`, for `"up/*"` and `"*"` too."""
+    limits: dict[str, ModelLimits] = {}
+    """How long a model may be silent: `"up/m" = { first_token = 600, silence = 60 }`, for `"up/*"` and `"*"` too."""
     aliases: dict[str, str] = {}
     """Other names of models: `gpt-4o = "local/smollm2"`."""
     log_levels: dict[str, Literal["debug", "info", "warning", "error"]] = {}
@@ -346,11 +349,7 @@ TABLES = (
     "mcp",
     "agent_users",
     "agent_think",
-    *("fallbacks", "on_break"),
-    "aliases",
-    "log_levels",
-    "prices",
-    "budget",
+    *["fallbacks", "on_break", "limits", "aliases", "log_levels", "prices", "budget"],
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
 

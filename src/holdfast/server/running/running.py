@@ -30,6 +30,7 @@ from ..sources.breaks import OnBreaks
 from ..sources.chat import ChatSources
 from ..sources.model_files import ModelFiles
 from ..sources.models import AllowedModels
+from ..sources.patience import Patience
 from ..starting.rate_limit import StartRate
 from ..starting.room import Room
 from ..starting.starting import Starting
@@ -64,7 +65,7 @@ class Running:
             observers.traces,
             self.spending.require_model,
             breaks=self.breaks,
-            idle=settings.idle_limit or None,
+            patience_with=Patience(settings.limits, settings.idle_limit or None),
             files=files,
         )
         users = agent_users_of(settings, publish, owners.access)

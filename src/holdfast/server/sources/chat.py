@@ -25,6 +25,7 @@ from ..features.observe.traces import AnswerChat, Traces
 from .breaks import OnBreaks
 from .legs import FORKED, MOST_LEGS, Legs, Written
 from .model_files import ModelFiles
+from .patience import Patience
 from .response_chains import conversation
 
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
@@ -44,13 +45,13 @@ class ChatSources:
         traces: Traces | None = None,
         require: RequireModel | None = None,
         breaks: OnBreaks | None = None,
-        idle: float | None = None,
+        patience_with: Patience | None = None,
         files: ModelFiles | None = None,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is.
 
-        `breaks` says what is done if an answer breaks off. `idle` is the idle limit of a run. `files` reads the files
-        of messages.
+        `breaks` says what is done if an answer breaks off. `patience_with` says how long a model may be
+        silent. `files` reads the files of messages.
         """
         self._store = store
         self._providers = providers
@@ -59,7 +60,7 @@ class ChatSources:
         self._require = require
         self._traces = traces
         self._breaks = breaks or OnBreaks({}, fallbacks)
-        self._idle = idle
+        self._patience_with = patience_with or Patience({}, None)
         self._files = files or ModelFiles(providers, Reader())
 
     def __call__(self, run: Run) -> Source:
@@ -150,7 +151,8 @@ class ChatSources:
                 await self._legs(record, out, written, is_owed=_asks(request), most=MOST_LEGS).begin(found, request)
                 return
             while True:
-                out.emit([AnswerBegins(think=provider.think, is_owed=_asks(request))])
+                limits = self._patience_with.with_request(found, request)
+                out.emit([AnswerBegins(think=provider.think, is_owed=_asks(request)), limits])
                 if alone or asked[-1] not in self._fallbacks():
                     await self._asking(provider)(request, out)
                     return
@@ -193,7 +195,7 @@ class ChatSources:
             partial(self._stand_in, record),
             out,
             written,
-            idle=self._idle,
+            patience=self._patience_with.with_request,
             is_owed=is_owed,
             most=most,
             has_stand_in=lambda model: model in self._fallbacks(),

@@ -33,6 +33,7 @@ from ...ids import ModelName
 from ...log.intake import are_texts, is_failure
 from ...log.reasoning import AnswerSplitter
 from ...log.usage_meter import UsageMeter, summed
+from ...silence import ModelAsked
 from ...upstreams import ChatRequest, FoundModel
 from .seam import TURN, NotJoined, PrefillJoint, TurnJoint, anchor_of
 
@@ -41,7 +42,9 @@ FORKED = "forked"
 MOST_LEGS = 3
 """Calls of upstreams for one answer, the first one included."""
 SILENCE = 0.8
-"""The share of the run's idle limit after which a silent leg is broken off: before the whole run is."""
+"""The share of a model's limit after which a silent leg is broken off: before the whole run is."""
+
+_NEVER = 1e9
 
 Answer = Callable[[FoundModel, ChatRequest, Outlet], Awaitable[None]]
 """Lets a model answer."""
@@ -197,14 +200,14 @@ class Legs:
         out: Outlet,
         written: Written,
         *,
-        idle: float | None,
+        patience: Callable[[FoundModel, ChatRequest], ModelAsked],
         is_owed: bool,
         most: int,
         has_stand_in: Callable[[ModelName], bool],
     ) -> None:
         self._answer, self._stand_in, self._out = answer, stand_in, out
         self._written = written
-        self._idle = None if idle is None else SILENCE * idle
+        self._patience = patience
         self._is_owed = is_owed
         self._most = most
         self._has_stand_in = has_stand_in
@@ -244,9 +247,10 @@ class Legs:
 
     async def _leg(self, found: FoundModel, request: ChatRequest, outlet: LegOutlet) -> HoldfastError | None:
         """Let a model answer. Return the error with which its answer has broken off."""
-        self._out.emit([AnswerBegins(think=False, is_owed=self._is_owed)])
+        limits = self._patience(found, request)
+        self._out.emit([AnswerBegins(think=False, is_owed=self._is_owed), limits])
         try:
-            await self._watched(self._answer(found, request, outlet), outlet)
+            await self._watched(self._answer(found, request, outlet), outlet, limits)
             if outlet.failure is None:
                 outlet.end()
                 return None
@@ -259,16 +263,15 @@ class Legs:
         outlet.break_off()
         return None
 
-    async def _watched(self, answering: Awaitable[None], outlet: LegOutlet) -> None:
+    async def _watched(self, answering: Awaitable[None], outlet: LegOutlet, limits: ModelAsked) -> None:
         """Await an answer. Raise `SourceStalled` if it is silent for too long."""
-        idle = self._idle
-        if idle is None:
-            return await answering
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
+        idle = 0.0
 
         def look() -> None:
-            nonlocal timer
+            nonlocal timer, idle
+            idle = SILENCE * ((limits.silence if outlet.has_spoken else limits.first) or _NEVER)
             now, until = loop.time(), outlet.touched + idle
             # a model that reads a long prompt is not asked to read it again
             has_next = outlet.has_spoken or self._written.text or self._has_stand_in(self._asked[-1])
@@ -285,7 +288,7 @@ class Legs:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise SourceStalled(idle) from None
+            raise SourceStalled(idle, who=limits.model) from None
         finally:
             if timer is not None:
                 timer.cancel()

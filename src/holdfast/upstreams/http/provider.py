@@ -29,6 +29,8 @@ class HTTPProvider:
     """Whether its models take pictures, if that is the same for all."""
     reads_pdf = False
     """Whether its API takes a PDF itself: OpenAI's own does, and other servers of its dialects do not."""
+    is_local = False
+    """True if it runs on a machine of the operator, which reads long prompts slowly."""
 
     def __init__(
         self,

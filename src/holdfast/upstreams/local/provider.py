@@ -70,6 +70,7 @@ class Local:
     prefills = True
     think = True
     attaches = True
+    is_local = True
     tools = False  # the model is too small to choose tools
 
     def __init__(

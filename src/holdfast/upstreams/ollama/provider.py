@@ -35,6 +35,8 @@ class Ollama(HTTPProvider):
     Costs one HTTP session, and for each stream one connection.
     """
 
+    is_local = True
+
     def __init__(self, setup: ProviderSetup) -> None:
         if setup.base_url.rstrip("/").endswith(("/v1", "/api")):
             raise ValueError("base_url must end before /v1 and /api: Ollama's own API is asked at base_url/api/chat")

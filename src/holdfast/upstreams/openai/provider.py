@@ -231,7 +231,7 @@ def _query(name: str) -> str:
 
 def _made(setup: ProviderSetup) -> OpenAICompatible:
     known = setup.profile
-    return OpenAICompatible(
+    provider = OpenAICompatible(
         setup.name,
         setup.base_url,
         api_key=setup.api_key,
@@ -258,6 +258,8 @@ def _made(setup: ProviderSetup) -> OpenAICompatible:
         linger=setup.linger,
         route=setup.route,
     )
+    provider.is_local = known.is_local
+    return provider
 
 
 KIND = ProviderKind(make=_made)

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ....pricing import Prices
+from ....runs.pump import Pump
 from ....runs.run import Run
 from ....runs.stored_log import StoredLog
+from ....silence import WaitsFor
 from ....store import RunRecord
 from ....wires import native
 from ....wires.shapes import RunJson
@@ -40,6 +42,7 @@ class RunViews:
             settled=run.settlement,
             prices=self._prices,
             needs_approval=run.waits and run.settlement is None,
+            waits_for=waits_for(run),
         )
 
     async def revealed(self, run: Run) -> RunJson:
@@ -48,6 +51,16 @@ class RunViews:
         about = await self._pane_of(run.record)
         seen = self.json(run)
         return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+
+
+def waits_for(run: Run) -> WaitsFor | None:
+    """Return what a run waits for; None if it waits for no model, or is not worked on here."""
+    pump = run.live
+    if not isinstance(pump, Pump) or pump.was_ended or not pump.intake.is_open or pump.is_far_behind:
+        return None
+    if pump.intake.wait is None or (run.quiet is not None and run.quiet()):
+        return None
+    return pump.intake.wait.seen(pump.touched, pump.time())
 
 
 async def look(run: Run) -> None:

@@ -28,6 +28,8 @@ class Listed(msgspec.Struct, frozen=True):
     provider: str
     name: str
     demo: bool
+    local: bool = False
+    """Whether it runs on a machine of the operator: then it may read a long prompt for minutes."""
     on_break: OnBreak = "settle"
     """What is done if a response breaks off in a chat that does not say it."""
     window: int | None = None
@@ -82,13 +84,16 @@ class ModelsApi(Feature):
         return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
 
     def _with_details(self, providers: Providers, model: Listed) -> Listed:
-        """Return a model with what is done if one of its responses breaks off, and the efforts that it takes."""
+        """Return a model with where it runs, what is done if a response breaks off, and the efforts that it takes."""
         provider = next((each for each in providers.all if each.name == model.provider), None)
         if provider is None:  # removed meanwhile
             return model
         found = FoundModel(provider, model.name, full_name(model.provider, model.name))
         return msgspec.structs.replace(
-            model, on_break=self._breaks.in_chats(found), efforts=efforts_of(provider, model.name)
+            model,
+            local=bool(getattr(provider, "is_local", False)),
+            on_break=self._breaks.in_chats(found),
+            efforts=efforts_of(provider, model.name),
         )
 
     @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
