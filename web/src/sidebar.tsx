@@ -79,7 +79,7 @@ export function Sidebar() {
       <footer>
         {!isGuest.value && <ViewLink view="compare" icon={Columns2} name={t().compare} />}
         {!isGuest.value && <ViewLink view="runs" icon={Activity} name={t().runs} />}
-        {isAdmin.value && <ViewLink view="admin" icon={ShieldUser} name={t().people.admin} />}
+        {isAdmin.value && <ViewLink view="admin" icon={ShieldUser} name={t().administration} />}
         <ViewLink view="settings" icon={Settings} name={t().settings} />
         {isPerson.value && <Person name={caller.value?.name ?? ""} />}
       </footer>

@@ -1,4 +1,5 @@
 /** Who did what to what, from where, and with which result; the newest first. */
+
 import { Download } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
@@ -8,6 +9,7 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 import { Find } from "./find";
 
 interface Entry {
@@ -69,7 +71,7 @@ export function Audit() {
   const narrow = (by: Partial<Filter>) => setFilter((now) => ({ ...now, ...by }));
   const first = useLoaded(() => call<Page>("GET", pathOf(filter)), pathOf(filter));
   const [more, setMore] = useState<Page | null>(null);
-  const words = t().people;
+  const words = a();
   useEffect(() => setMore(null), [first.state]);
   const showMore = async (before: string) => {
     try {
@@ -131,7 +133,7 @@ export function Audit() {
 }
 
 function Entries({ entries: all, isFiltered }: { entries: Entry[]; isFiltered: boolean }) {
-  const words = t().people;
+  const words = a();
   const ended = new Set(all.map((entry) => entry.of));
   const entries = all.filter(({ id }) => !ended.has(id)); // the end of a change tells all that its beginning does
   if (!entries.length) return <p class="note empty-list">{isFiltered ? t().noResults : words.noAudit}</p>;

@@ -1,6 +1,7 @@
 /** Finds people by parts of their names or e-mail addresses. */
+
 import { useEffect, useState } from "preact/hooks";
-import { t } from "../words";
+import { a } from "../words/people";
 
 export function Find({ onFind }: { onFind: (name: string) => void }) {
   const [text, setText] = useState("");
@@ -13,8 +14,8 @@ export function Find({ onFind }: { onFind: (name: string) => void }) {
       type="search"
       class="grows"
       dir="auto"
-      aria-label={t().people.findPerson}
-      placeholder={t().people.findPerson}
+      aria-label={a().findPerson}
+      placeholder={a().findPerson}
       value={text}
       onInput={(event) => setText(event.currentTarget.value)}
     />

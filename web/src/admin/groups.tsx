@@ -1,4 +1,5 @@
 /** Groups: the models and the agents that their people have. */
+
 import { Pencil, Plus, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { BudgetFields, budgetIn, limitsIn } from "../people/budget-fields";
@@ -11,13 +12,14 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 
 type Open = { is: "form"; group: Group | null } | { is: "delete"; group: Group };
 
 export function Groups() {
   const groups = useLoaded(calls.groups);
   const [open, setOpen] = useState<Open | null>(null);
-  const words = t().people;
+  const words = a();
   const close = () => setOpen(null);
   return (
     <>
@@ -57,7 +59,7 @@ export function Groups() {
 }
 
 function Line({ group, onOpen }: { group: Group; onOpen: (open: Open) => void }) {
-  const words = t().people;
+  const words = a();
   return (
     <li data-group={group.name}>
       <div>
@@ -112,7 +114,7 @@ interface GroupFormProps {
 function GroupForm({ group, onSaved, onClose }: GroupFormProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
-  const words = t().people;
+  const words = a();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;

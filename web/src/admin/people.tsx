@@ -1,4 +1,5 @@
 /** The people of the server: found by name, paged through, added, changed and deleted. */
+
 import { Link2, Pencil, Plus, ShieldOff, Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import { limitsIn } from "../people/budget-fields";
@@ -11,6 +12,7 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 import { Find } from "./find";
 import { PersonForm } from "./person-form";
 
@@ -45,7 +47,7 @@ export function People() {
   const people = useLoaded(() => list(name), name);
   const [more, setMore] = useState<{ people: Account[]; next: string | null } | null>(null);
   const [open, setOpen] = useState<Open | null>(null);
-  const words = t().people;
+  const words = a();
   useEffect(() => setMore(null), [people.state]);
   const showMore = async (next: string) => {
     try {
@@ -133,7 +135,7 @@ interface LineProps {
 }
 
 function Line({ person, groups, onOpen, onLink }: LineProps) {
-  const words = t().people;
+  const words = a();
   const isOneself = caller.value?.account === person.id;
   return (
     <li data-person={person.name}>
@@ -206,7 +208,7 @@ interface ResetFactorProps {
 }
 
 function ResetFactor({ person, onReset, onClose }: ResetFactorProps) {
-  const words = t().people;
+  const words = a();
   const reset = async () => {
     await calls.resetFactor(person.id);
     await onReset();
@@ -225,7 +227,7 @@ interface DeleteProps {
 }
 
 function Delete({ person, onDeleted, onClose }: DeleteProps) {
-  const words = t().people;
+  const words = a();
   const remove = async (form: HTMLFormElement) => {
     await calls.deletePerson(person.id, String(new FormData(form).get("data")));
     await onDeleted();

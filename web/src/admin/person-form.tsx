@@ -1,4 +1,5 @@
 /** A person as an admin adds or changes them. Who is added gets a link to set a password. */
+
 import type { Role } from "../api";
 import { BudgetFields, budgetIn } from "../people/budget-fields";
 import { type Account, calls, type Group, type ResetLink } from "../people/calls";
@@ -6,6 +7,7 @@ import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 
 const ROLES: Role[] = ["guest", "member", "admin"];
 
@@ -20,7 +22,7 @@ interface PersonFormProps {
 export function PersonForm({ person, groups, onSaved, onClose }: PersonFormProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
-  const words = t().people;
+  const words = a();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);

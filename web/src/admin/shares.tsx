@@ -1,4 +1,5 @@
 /** What anyone shares: by a link or with a group. An admin revokes any of it. */
+
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { complain } from "../state/toasts";
@@ -6,6 +7,7 @@ import { Confirm } from "../ui/confirm";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 
 interface Share {
   id: string;
@@ -34,7 +36,7 @@ export function Shares() {
   const first = useLoaded(() => page(null));
   const [more, setMore] = useState<Page | null>(null);
   const [revoked, setRevoked] = useState<Share | null>(null);
-  const words = t().people;
+  const words = a();
   const showMore = async (before: string) => {
     try {
       const { shares, next } = await page(before);
@@ -85,7 +87,7 @@ export function Shares() {
 }
 
 function Line({ share, onRevoke }: { share: Share; onRevoke: () => void }) {
-  const words = t().people;
+  const words = a();
   const title = share.title || t().untitled;
   return (
     <li>

@@ -96,7 +96,7 @@ function DemoNotice() {
 }
 
 function Welcome({ isTemporary }: { isTemporary: boolean }) {
-  if (isGuest.value) return <Empty title={t().people.guestWelcome} text={t().people.guestWelcomeMore} />;
+  if (isGuest.value) return <Empty title={t().guestWelcome} text={t().guestWelcomeMore} />;
   return (
     <div class="transcript welcome">
       <img src="/icon.svg" alt="" width="56" height="56" />

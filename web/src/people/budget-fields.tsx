@@ -1,8 +1,8 @@
 /** The limits of a person, a group or a key, folded away in its form. A field that is blank sets none. */
 
 import { models } from "../state/models";
-import { t } from "../words";
 import { currency, number } from "../words/count";
+import { a } from "../words/people";
 import type { Budget } from "./calls";
 
 const NAMES = [
@@ -32,7 +32,7 @@ export function BudgetFields({ title, ...fields }: BudgetFieldsProps) {
 }
 
 export function LimitFields({ prefix, budget }: Omit<BudgetFieldsProps, "title">) {
-  const words = t().people.limits;
+  const words = a().limits;
   return (
     <div class="fields">
       {NAMES.map((name) => (
@@ -43,7 +43,7 @@ export function LimitFields({ prefix, budget }: Omit<BudgetFieldsProps, "title">
             name={prefix + name}
             min="0"
             step={name.startsWith("cost") ? "any" : "1"}
-            placeholder={t().people.noLimit}
+            placeholder={a().noLimit}
             defaultValue={budget?.[name] === undefined ? "" : String(budget[name])}
           />
         </label>
@@ -60,7 +60,7 @@ export function budgetIn(given: FormData, prefix: string): Budget {
 
 /** The limits of a budget, each in words. */
 export function limitsIn(budget: Budget): string[] {
-  const words = t().people.limits;
+  const words = a().limits;
   return NAMES.flatMap((name) => {
     const most = budget[name];
     if (most === undefined) return [];

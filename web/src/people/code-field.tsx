@@ -1,8 +1,9 @@
 /** A field for the code of a second factor: of an authenticator app, or a recovery code. */
+
 import { useLayoutEffect } from "preact/hooks";
 import { ApiError } from "../api";
 import { useElement } from "../ui/element";
-import { t } from "../words";
+import { a } from "../words/people";
 
 /** It takes the focus when it appears: it is asked for after something else was sent. */
 export function CodeField({ isOfApp = false }: { isOfApp?: boolean }) {
@@ -10,7 +11,7 @@ export function CodeField({ isOfApp = false }: { isOfApp?: boolean }) {
   useLayoutEffect(() => input.current.focus(), []);
   return (
     <label>
-      {isOfApp ? t().people.codeOfApp : t().people.codeOrRecovery}
+      {isOfApp ? a().codeOfApp : a().codeOrRecovery}
       <input
         ref={input}
         type="text"

@@ -1,4 +1,5 @@
 /** All that a person has on the server: exported, imported, deleted. */
+
 import { Download, Trash2, Upload } from "lucide";
 import { useState } from "preact/hooks";
 import { toast } from "../state/toasts";
@@ -9,7 +10,7 @@ import { Icon } from "../ui/icon";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { saveFrom } from "../ui/save";
-import { t } from "../words";
+import { a } from "../words/people";
 import { type Account, calls, EXPORT, type Imported } from "./calls";
 import { gone } from "./passing";
 
@@ -18,7 +19,7 @@ export function Data({ account }: { account: Account }) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const file = useElement<HTMLInputElement>();
-  const words = t().people;
+  const words = a();
   const take = async (chosen: File | undefined) => {
     if (chosen) await attempt(async () => tell(await calls.importData(chosen)));
     file.current.value = "";
@@ -66,6 +67,6 @@ export function Data({ account }: { account: Account }) {
 }
 
 function tell({ sessions, refused, reason }: Imported): void {
-  toast(t().people.imported(sessions));
-  if (refused) toast(t().people.notImported(refused, reason ?? ""), { kind: "bad", lasts: 12_000 });
+  toast(a().imported(sessions));
+  if (refused) toast(a().notImported(refused, reason ?? ""), { kind: "bad", lasts: 12_000 });
 }

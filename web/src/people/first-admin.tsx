@@ -1,4 +1,5 @@
 /** The first account of a server: an admin's. From then on everyone signs in. */
+
 import { useState } from "preact/hooks";
 import { api } from "../api";
 import { useAttempt } from "../ui/attempt";
@@ -6,6 +7,7 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { filled } from "../words/filled";
+import { a } from "../words/people";
 import { calls } from "./calls";
 import { Entrance } from "./entrance";
 import { isGood, NewPassword, NOTHING_TYPED } from "./new-password";
@@ -24,7 +26,7 @@ async function findBy(): Promise<By> {
 
 export function FirstAdmin() {
   const by = useLoaded(findBy);
-  const words = t().people;
+  const words = a();
   return (
     <Entrance title={words.createFirstAdmin}>
       <Shown of={by}>
@@ -56,7 +58,7 @@ function Form({ needsCode }: { needsCode: boolean }) {
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
   const [typed, setTyped] = useState(NOTHING_TYPED);
-  const words = t().people;
+  const words = a();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const code = String(new FormData(event.currentTarget as HTMLFormElement).get("code") ?? "").trim();

@@ -1,9 +1,11 @@
 /** What a new key is for: its scopes, models and agents, its limits, and when it ends. */
+
 import { useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 import { BudgetFields, budgetIn } from "./budget-fields";
 import { calls, type KeysPath, type MadeKey, type Scope } from "./calls";
 import { patternsIn } from "./patterns";
@@ -23,7 +25,7 @@ export function KeyForm({ path, scopes, onMade, onClose }: KeyFormProps) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const [chosen, setChosen] = useState(DEFAULT_SCOPES);
-  const words = t().people;
+  const words = a();
   const toggle = (scope: Scope) =>
     setChosen(chosen.includes(scope) ? chosen.filter((each) => each !== scope) : [...chosen, scope]);
   const submit = (event: SubmitEvent) => {

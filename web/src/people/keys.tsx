@@ -1,4 +1,5 @@
 /** Keys: listed, made, rotated and revoked. A key itself is shown once, when it is made. */
+
 import { Gauge, Plus, RefreshCw, Trash2 } from "lucide";
 import { useState } from "preact/hooks";
 import { Confirm } from "../ui/confirm";
@@ -6,6 +7,7 @@ import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 import { budgetIn, LimitFields, limitsIn } from "./budget-fields";
 import { type ApiKey, calls, type KeysPath, type MadeKey, type Scope } from "./calls";
 import { KeyForm } from "./key-form";
@@ -17,7 +19,7 @@ type Open = { is: "form" } | { is: "made"; key: MadeKey } | { is: "limits" | "ro
 export function Keys({ path, scopes }: { path: KeysPath; scopes: Scope[] }) {
   const keys = useLoaded(() => calls.keys(path), path);
   const [open, setOpen] = useState<Open | null>(null);
-  const words = t().people;
+  const words = a();
   const close = (closed: Open) => setOpen((now) => (now === closed ? null : now));
   const made = async (key: MadeKey) => {
     setOpen({ is: "made", key });
@@ -77,7 +79,7 @@ interface LineProps {
 }
 
 function Line({ apiKey: key, isOfAll, onOpen }: LineProps) {
-  const words = t().people;
+  const words = a();
   return (
     <li data-key={key.name}>
       <div>
@@ -129,7 +131,7 @@ function Line({ apiKey: key, isOfAll, onOpen }: LineProps) {
 }
 
 function described(key: ApiKey, isOfAll: boolean): string {
-  const words = t().people;
+  const words = a();
   const parts = [
     isOfAll && (key.account ? words.keyOfPerson(key.made_by || key.owner) : words.keyOfService),
     key.models && words.modelsLimited(key.models.join(", ")),
@@ -149,7 +151,7 @@ interface LimitsProps {
 
 /** Changes the limits of any key. Only admins do. */
 function Limits({ apiKey, onSaved, onClose }: LimitsProps) {
-  const words = t().people;
+  const words = a();
   const save = async (form: HTMLFormElement) => {
     await calls.limitKey(apiKey.id, budgetIn(new FormData(form), ""));
     await onSaved();
@@ -177,7 +179,7 @@ interface RotateProps {
 
 /** Makes another key in a key's place. Both work for a while. */
 function Rotate({ path, apiKey, onMade, onClose }: RotateProps) {
-  const words = t().people;
+  const words = a();
   const rotate = async (form: HTMLFormElement) => {
     const hours = Number(new FormData(form).get("overlap_hours"));
     onMade(await calls.rotateKey(path, apiKey.id, hours));

@@ -1,8 +1,9 @@
 /** What a person may use, how much of it is left, and when it is renewed. */
+
 import { money } from "../chat/figures";
 import { Shown, useLoaded } from "../ui/loaded";
-import { t } from "../words";
 import { moment, number } from "../words/count";
+import { a } from "../words/people";
 import { calls, type Limit, type Rest } from "./calls";
 
 export function OwnLimits() {
@@ -27,7 +28,7 @@ export function OwnLimits() {
 }
 
 function Line({ limit, rest, told }: { limit: Limit; rest: Rest; told: (amount: number) => string }) {
-  const words = t().people;
+  const words = a();
   return (
     <li data-limit={`${limit.of} ${limit.per}`}>
       <div>

@@ -1,9 +1,10 @@
 /** A new password, typed twice, with its rules: each is marked as soon as it is kept. */
+
 import { Check, Circle } from "lucide";
 import { useId } from "preact/hooks";
 import { Icon } from "../ui/icon";
 import { PasswordField } from "../ui/password";
-import { t } from "../words";
+import { a } from "../words/people";
 import { rulesOf, SHORTEST } from "./password-rules";
 
 export interface Typed {
@@ -23,7 +24,7 @@ interface NewPasswordProps {
 
 export function NewPassword({ typed, onChange, others = [], isFirst = false }: NewPasswordProps) {
   const id = useId();
-  const words = t().people;
+  const words = a();
   const told = {
     long: words.ruleLong(SHORTEST),
     varied: words.ruleVaried,

@@ -1,4 +1,5 @@
 /** A person's passkeys: added, listed and removed. */
+
 import { useState } from "preact/hooks";
 import { complain } from "../state/toasts";
 import { Confirm } from "../ui/confirm";
@@ -6,13 +7,14 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 import { type Account, calls } from "./calls";
 import { canUsePasskeys, madePasskey } from "./webauthn";
 
 export function Passkeys({ account }: { account: Account }) {
   const passkeys = useLoaded(calls.passkeys);
   const [isAdding, setAdding] = useState(false);
-  const words = t().people;
+  const words = a();
   if (!canUsePasskeys()) return null;
   const add = async (form: HTMLFormElement) => {
     const given = new FormData(form);

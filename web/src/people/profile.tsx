@@ -1,4 +1,5 @@
 /** A person's name, e-mail address and password. */
+
 import { useState } from "preact/hooks";
 import { loadCaller } from "../state/caller";
 import { toast } from "../state/toasts";
@@ -7,13 +8,14 @@ import { useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 import { type Account, calls } from "./calls";
 import { isGood, NewPassword, NOTHING_TYPED } from "./new-password";
 
 export function Profile({ account }: { account: Account }) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
-  const words = t().people;
+  const words = a();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
@@ -75,7 +77,7 @@ export function Password({ account, asked, onChanged }: PasswordProps) {
   const { isBusy, attempt } = trying;
   const [current, setCurrent] = useState("");
   const [typed, setTyped] = useState(NOTHING_TYPED);
-  const words = t().people;
+  const words = a();
   const others = [account.name, account.email];
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -115,7 +117,7 @@ export function Password({ account, asked, onChanged }: PasswordProps) {
 /** The person's keys, which go on working with another password unless they are revoked too. */
 function KeysToRevoke({ asked }: { asked: number }) {
   const keys = useLoaded(() => calls.keys("/api/keys"), asked);
-  const words = t().people;
+  const words = a();
   if (keys.state.is !== "ready" || !keys.state.value.keys.length) return null;
   return (
     <fieldset class="choices">

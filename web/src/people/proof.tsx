@@ -1,4 +1,5 @@
 /** Asks for the password or a passkey again, before something that a stolen cookie must not be enough for. */
+
 import { useState } from "preact/hooks";
 import { proofWanted } from "../api";
 import { useAttempt } from "../ui/attempt";
@@ -7,6 +8,7 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 import { calls } from "./calls";
 import { asksForCode, CodeField } from "./code-field";
 import { canUsePasskeys, usedPasskey } from "./webauthn";
@@ -14,7 +16,7 @@ import { canUsePasskeys, usedPasskey } from "./webauthn";
 export default function Proof() {
   const account = useLoaded(calls.account);
   const passkeys = useLoaded(calls.passkeys);
-  const words = t().people;
+  const words = a();
   return (
     <Dialog title={words.proveTitle} onClose={() => proofWanted.value?.(false)} class="narrow">
       <Shown of={account}>{(own) => (own.has_password ? <Form name={own.name} /> : <Elsewhere />)}</Shown>
@@ -33,7 +35,7 @@ function ByPasskey() {
   return (
     <>
       <button type="button" class="wide" disabled={trying.isBusy} onClick={prove}>
-        {t().people.provePasskey}
+        {a().provePasskey}
       </button>
       <Problem of={trying} />
     </>
@@ -59,9 +61,9 @@ function Form({ name }: { name: string }) {
   };
   return (
     <form onSubmit={submit}>
-      <p>{t().people.proveWhy}</p>
+      <p>{a().proveWhy}</p>
       <input type="text" name="username" autocomplete="username" value={name} readonly hidden />
-      <PasswordField label={t().people.currentPassword} name="password" isFirst />
+      <PasswordField label={a().currentPassword} name="password" isFirst />
       {isCodeAsked && <CodeField />}
       <Problem of={trying} />
       <footer>
@@ -69,7 +71,7 @@ function Form({ name }: { name: string }) {
           {t().cancel}
         </button>
         <button type="submit" class="primary" disabled={trying.isBusy}>
-          {t().people.prove}
+          {a().prove}
         </button>
       </footer>
     </form>
@@ -80,7 +82,7 @@ function Form({ name }: { name: string }) {
 function Elsewhere() {
   return (
     <>
-      <p>{t().people.proveElsewhere}</p>
+      <p>{a().proveElsewhere}</p>
       <a class="button wide" href="/sign-in" target="_self">
         {t().signIn}
       </a>

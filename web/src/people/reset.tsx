@@ -1,9 +1,11 @@
 /** Sets a password with the token of a link. The token is taken out of the address at once, so that no history keeps it. */
+
 import { useEffect, useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
 import { Shown, useLoaded } from "../ui/loaded";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 import { calls } from "./calls";
 import { asksForCode, CodeField } from "./code-field";
 import { Entrance } from "./entrance";
@@ -13,7 +15,7 @@ import { enter } from "./passing";
 export function Reset() {
   const [token] = useState(() => location.hash.slice(1));
   useEffect(() => history.replaceState(null, "", location.pathname), []);
-  const words = t().people;
+  const words = a();
   return (
     <Entrance title={words.setPassword}>
       {token ? (
@@ -57,20 +59,20 @@ function Form({ token, name }: { token: string; name: string }) {
   };
   return (
     <form onSubmit={submit}>
-      <p>{t().people.accountOn(name, location.host)}</p>
+      <p>{a().accountOn(name, location.host)}</p>
       <label>
-        {t().people.userName}
+        {a().userName}
         <input type="text" name="username" autocomplete="username" readOnly value={name} dir="auto" />
       </label>
       <NewPassword typed={typed} onChange={setTyped} others={[name]} isFirst />
-      <p class="note">{t().people.resetNote}</p>
+      <p class="note">{a().resetNote}</p>
       <label class="check">
-        <input type="checkbox" name="keep_keys" /> {t().people.keepKeys}
+        <input type="checkbox" name="keep_keys" /> {a().keepKeys}
       </label>
       {isCodeAsked && <CodeField />}
       <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed, [name])}>
-        {t().people.setPasswordAndSignIn}
+        {a().setPasswordAndSignIn}
       </button>
     </form>
   );

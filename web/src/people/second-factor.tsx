@@ -1,4 +1,5 @@
 /** A person's second factor: turned on with an app, shown, and turned off. */
+
 import { useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
@@ -6,7 +7,7 @@ import { CopyButton } from "../ui/copy";
 import { Shown, useLoaded } from "../ui/loaded";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
-import { t } from "../words";
+import { a } from "../words/people";
 import { type Account, calls, type ProposedFactor } from "./calls";
 import { CodeField } from "./code-field";
 import { QrCode } from "./qr-code";
@@ -14,7 +15,7 @@ import { QrCode } from "./qr-code";
 /** In the account page. */
 export function SecondFactor({ account }: { account: Account }) {
   const factor = useLoaded(calls.factor);
-  const words = t().people;
+  const words = a();
   return (
     <section aria-labelledby="second-factor">
       <h2 id="second-factor">{words.secondFactor}</h2>
@@ -38,7 +39,7 @@ export function SecondFactor({ account }: { account: Account }) {
 function TurnedOn({ left, onChanged }: { left: number; onChanged: () => Promise<void> }) {
   const [open, setOpen] = useState<"off" | "renew" | null>(null);
   const [codes, setCodes] = useState<string[] | null>(null);
-  const words = t().people;
+  const words = a();
   const codeIn = (form: HTMLFormElement) => String(new FormData(form).get("code"));
   return (
     <>
@@ -92,7 +93,7 @@ type Step = { is: "password" } | { is: "app"; proposed: ProposedFactor } | { is:
 export function SetUpFactor({ account, onDone }: { account: Account; onDone: () => void }) {
   const [step, setStep] = useState<Step>({ is: "password" });
   const trying = useAttempt();
-  const words = t().people;
+  const words = a();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
@@ -125,7 +126,7 @@ export function SetUpFactor({ account, onDone }: { account: Account; onDone: () 
 }
 
 function AppToScan({ proposed }: { proposed: ProposedFactor }) {
-  const words = t().people;
+  const words = a();
   return (
     <>
       <p>{words.scanCode}</p>
@@ -147,7 +148,7 @@ function AppToScan({ proposed }: { proposed: ProposedFactor }) {
 
 /** They are shown once. */
 function Codes({ codes, onDone }: { codes: string[]; onDone: () => void }) {
-  const words = t().people;
+  const words = a();
   return (
     <div class="secret" role="group" aria-label={words.recoveryCodes}>
       <p>{words.recoveryCodesNote}</p>

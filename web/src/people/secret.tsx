@@ -1,7 +1,8 @@
 /** Shows a secret once, with a button that copies it. */
+
 import { CopyButton } from "../ui/copy";
 import { Dialog } from "../ui/dialog";
-import { t } from "../words";
+import { a } from "../words/people";
 
 interface SecretProps {
   title: string;
@@ -26,11 +27,11 @@ export function Secret({ title, note, label, secret, onClose }: SecretProps) {
             value={secret}
             onFocus={(event) => event.currentTarget.select()}
           />
-          <CopyButton text={secret} label={t().people.copy} />
+          <CopyButton text={secret} label={a().copy} />
         </div>
         <footer>
           <button type="button" class="primary" onClick={onClose}>
-            {t().people.iHaveIt}
+            {a().iHaveIt}
           </button>
         </footer>
       </div>

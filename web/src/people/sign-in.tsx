@@ -1,4 +1,5 @@
 /** The form to sign in. A key is another way, for servers and people that use one. */
+
 import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../api";
 import { AskForKey } from "../key";
@@ -8,6 +9,7 @@ import { useAttempt } from "../ui/attempt";
 import { PasswordField } from "../ui/password";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
+import { a } from "../words/people";
 import { signInErrorText } from "../words/sign-in-errors";
 import { calls, type Ways } from "./calls";
 import { asksForCode, CodeField } from "./code-field";
@@ -17,7 +19,7 @@ import { canUsePasskeys, usedPasskey } from "./webauthn";
 
 export function SignIn({ ways }: { ways: Ways }) {
   const [hasKey, setKeyAsked] = useState(false);
-  const words = t().people;
+  const words = a();
   return (
     <Entrance title={words.signInTo}>
       {signInError !== null && (
@@ -55,7 +57,7 @@ function PasskeyButton() {
   return (
     <>
       <button type="button" class="wide" disabled={trying.isBusy} onClick={signIn}>
-        {t().people.signInWithPasskey}
+        {a().signInWithPasskey}
       </button>
       <Problem of={trying} />
     </>
@@ -68,7 +70,7 @@ function PasswordForm({ isFirst }: { isFirst: boolean }) {
   const [isCodeAsked, setCodeAsked] = useState(false);
   const [waitUntil, setWaitUntil] = useState(0);
   const left = useSecondsUntil(waitUntil);
-  const words = t().people;
+  const words = a();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);

@@ -1,15 +1,17 @@
 /** The browsers in which a person is signed in: this one is marked, any other can be signed out. */
+
 import { complain, toast } from "../state/toasts";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { a } from "../words/people";
 import { browserOf } from "./browser-names";
 import { calls, type SignIn } from "./calls";
 
 /** `asked` changes when the list may have changed elsewhere on the page. */
 export function SignIns({ asked }: { asked: number }) {
   const signIns = useLoaded(calls.signIns, asked);
-  const words = t().people;
+  const words = a();
   const end = async (id: string) => {
     await calls.endSignIn(id).catch(complain);
     await signIns.load();
@@ -47,7 +49,7 @@ export function SignIns({ asked }: { asked: number }) {
 }
 
 function Line({ signIn, onEnd }: { signIn: SignIn; onEnd: () => void }) {
-  const words = t().people;
+  const words = a();
   const browser = browserOf(signIn.agent) ?? words.unknownBrowser;
   return (
     <li data-sign-in={signIn.id}>

@@ -1,4 +1,5 @@
 /** Tokens and money by day and model; for an admin by person too. */
+
 import { Download } from "lucide";
 import { money } from "../chat/figures";
 import { Icon } from "../ui/icon";
@@ -6,6 +7,7 @@ import { Shown, useLoaded } from "../ui/loaded";
 import { saveFrom } from "../ui/save";
 import { t } from "../words";
 import { number } from "../words/count";
+import { a } from "../words/people";
 import { calls, type Usage } from "./calls";
 
 export function UsageTable({ path }: { path: "/api/usage" | "/api/admin/usage" }) {
@@ -16,14 +18,14 @@ export function UsageTable({ path }: { path: "/api/usage" | "/api/admin/usage" }
       {(found) =>
         found.usage.length ? (
           <>
-            <p class="note">{t().people.usageOf(found.since, found.until)}</p>
+            <p class="note">{a().usageOf(found.since, found.until)}</p>
             <Table usage={found} isOfAll={path === "/api/admin/usage"} />
             <button type="button" class="small" onClick={() => saveFrom(`${asked}&format=csv`, "usage.csv")}>
-              <Icon node={Download} size={14} /> {t().people.usageCsv}
+              <Icon node={Download} size={14} /> {a().usageCsv}
             </button>
           </>
         ) : (
-          <p class="note">{t().people.noUsage}</p>
+          <p class="note">{a().noUsage}</p>
         )
       }
     </Shown>
@@ -31,7 +33,7 @@ export function UsageTable({ path }: { path: "/api/usage" | "/api/admin/usage" }
 }
 
 function Table({ usage: { usage: rows, currency: code }, isOfAll }: { usage: Usage; isOfAll: boolean }) {
-  const words = t().people;
+  const words = a();
   return (
     <div class="table-place" tabIndex={0} role="group" aria-label={words.usage}>
       <table>

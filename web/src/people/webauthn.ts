@@ -1,5 +1,5 @@
 /** Passkeys of this browser (WebAuthn), with their options and answers as JSON. */
-import { t } from "../words";
+import { a } from "../words/people";
 
 /** Newer than the types that TypeScript has. */
 interface PasskeyJson {
@@ -29,8 +29,8 @@ export async function usedPasskey(options: object): Promise<unknown> {
 
 async function answered(ask: (json: PasskeyJson) => Promise<Credential | null>): Promise<unknown> {
   const json = passkeyJson();
-  if (!json) throw new Error(t().people.passkeyFailed);
+  if (!json) throw new Error(a().passkeyFailed);
   const credential = await ask(json).catch(() => null); // the person has changed their mind, or it took too long
-  if (!credential) throw new Error(t().people.passkeyFailed);
+  if (!credential) throw new Error(a().passkeyFailed);
   return (credential as PublicKeyCredential).toJSON();
 }

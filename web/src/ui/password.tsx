@@ -1,7 +1,8 @@
 /** A field for a password, which can be looked at. */
+
 import { Eye, EyeOff } from "lucide";
 import { useState } from "preact/hooks";
-import { t } from "../words";
+import { a } from "../words/people";
 import { Icon } from "./icon";
 
 interface PasswordProps {
@@ -25,7 +26,7 @@ export function PasswordField({
   isFirst = false,
 }: PasswordProps) {
   const [isShown, setShown] = useState(false);
-  const said = isShown ? t().people.hidePassword : t().people.showPassword;
+  const said = isShown ? a().hidePassword : a().showPassword;
   return (
     <div class="password">
       <label>

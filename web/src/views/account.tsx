@@ -1,4 +1,5 @@
 /** One's own account: name, password, sign-ins, keys, usage and data. */
+
 import { useState } from "preact/hooks";
 import { calls } from "../people/calls";
 import { Data } from "../people/data";
@@ -10,6 +11,7 @@ import { SecondFactor } from "../people/second-factor";
 import { SignIns } from "../people/sign-ins";
 import { UsageTable } from "../people/usage";
 import { caller, isAdmin, isPerson } from "../state/caller";
+import { a } from "../words/people";
 import "../styles/people.css";
 import "../styles/settings.css";
 import "../styles/views.css";
@@ -31,7 +33,7 @@ export default function AccountView() {
 
 function NoPerson() {
   if (!caller.value) return <output class="loading" aria-label={t().loading} />;
-  return <Empty title={t().people.noAccount} text={t().people.noAccountWhy} />;
+  return <Empty title={a().noAccount} text={a().noAccountWhy} />;
 }
 
 function OwnAccount() {
@@ -48,15 +50,15 @@ function OwnAccount() {
             <Passkeys account={own} />
             <SignIns asked={passwords} />
             <section aria-labelledby="keys">
-              <h2 id="keys">{t().people.apiKeys}</h2>
-              <p class="note">{t().people.apiKeysNote}</p>
+              <h2 id="keys">{a().apiKeys}</h2>
+              <p class="note">{a().apiKeysNote}</p>
               <Keys
                 path="/api/keys"
                 scopes={isAdmin.value ? ["read", "chat", "batch", "admin"] : ["read", "chat", "batch"]}
               />
             </section>
             <section aria-labelledby="usage">
-              <h2 id="usage">{t().people.usage}</h2>
+              <h2 id="usage">{a().usage}</h2>
               <OwnLimits />
               <UsageTable path="/api/usage" />
             </section>

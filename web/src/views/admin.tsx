@@ -1,4 +1,5 @@
 /** What admins do: people, groups, keys, limits, usage, audit and shares. Each is a tab with an address of its own. */
+
 import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import { Audit } from "../admin/audit";
@@ -8,6 +9,7 @@ import { Shares } from "../admin/shares";
 import { Keys } from "../people/keys";
 import { UsageTable } from "../people/usage";
 import { caller, isAdmin } from "../state/caller";
+import { a } from "../words/people";
 import "../styles/people.css";
 import "../styles/settings.css";
 import "../styles/views.css";
@@ -30,10 +32,10 @@ const SHOWN: Record<TabName, ComponentType> = {
 };
 
 export default function AdminView({ id }: { id: string | null }) {
-  usePageTitle(t().people.admin);
+  usePageTitle(a().admin);
   return (
     <>
-      <ViewHeader title={t().people.admin} />
+      <ViewHeader title={a().admin} />
       {isAdmin.value ? <Tabs wanted={id} /> : <NoAdmin />}
     </>
   );
@@ -41,7 +43,7 @@ export default function AdminView({ id }: { id: string | null }) {
 
 function NoAdmin() {
   if (!caller.value) return <output class="loading" aria-label={t().loading} />;
-  return <Empty title={t().people.onlyAdmins} text={t().people.onlyAdminsWhy} />;
+  return <Empty title={a().onlyAdmins} text={a().onlyAdminsWhy} />;
 }
 
 function Tabs({ wanted }: { wanted: string | null }) {
@@ -51,15 +53,15 @@ function Tabs({ wanted }: { wanted: string | null }) {
   useEffect(() => tabs.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   return (
     <div class="page settings admin">
-      <nav class="tabs" ref={tabs} aria-label={t().people.admin}>
+      <nav class="tabs" ref={tabs} aria-label={a().admin}>
         {TABS.map((name) => (
           <a key={name} href={`/admin/${name}`} aria-current={name === current ? "page" : undefined}>
-            {t().people.tabs[name]}
+            {a().tabs[name]}
           </a>
         ))}
       </nav>
       <section aria-labelledby="tab-title">
-        <h2 id="tab-title">{t().people.tabs[current]}</h2>
+        <h2 id="tab-title">{a().tabs[current]}</h2>
         <Current key={current} />
       </section>
     </div>
@@ -69,7 +71,7 @@ function Tabs({ wanted }: { wanted: string | null }) {
 function AllKeys() {
   return (
     <>
-      <p class="note">{t().people.allKeysNote}</p>
+      <p class="note">{a().allKeysNote}</p>
       <Keys path="/api/admin/keys" scopes={["read", "chat", "batch", "admin"]} />
     </>
   );

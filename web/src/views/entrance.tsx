@@ -1,4 +1,5 @@
 /** What people see who are not signed in: to sign in, to make the first account, to set a password. */
+
 import { calls } from "../people/calls";
 import { Entrance } from "../people/entrance";
 import { FirstAdmin } from "../people/first-admin";
@@ -8,6 +9,7 @@ import { place } from "../router";
 import { ways as known } from "../state/caller";
 import { Shown, useLoaded } from "../ui/loaded";
 import { t } from "../words";
+import { a } from "../words/people";
 
 export default function EntranceView() {
   const { view } = place.value;
@@ -21,7 +23,7 @@ function WaysIn() {
   const ways = useLoaded(async () => known.value ?? calls.ways());
   if (ways.state.is !== "ready") {
     return (
-      <Entrance title={t().people.signInTo}>
+      <Entrance title={a().signInTo}>
         <Shown of={ways}>{() => null}</Shown>
       </Entrance>
     );
@@ -34,8 +36,8 @@ function WaysIn() {
 
 function NoAccounts() {
   return (
-    <Entrance title={t().people.noAccounts}>
-      <p>{t().people.noAccountsWhy}</p>
+    <Entrance title={a().noAccounts}>
+      <p>{a().noAccountsWhy}</p>
       <a class="button primary wide" href="/" target="_self">
         {t().startNewChat}
       </a>

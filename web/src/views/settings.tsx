@@ -1,4 +1,5 @@
 /** Settings: of the server, where one may change them, and of this browser. */
+
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { key } from "../api";
@@ -12,6 +13,7 @@ import { OwnShares } from "../shared/own-shares";
 import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { caller } from "../state/caller";
 import { density, setDensity, setTheme, theme } from "../state/preferences";
+import { a } from "../words/people";
 import "../styles/settings.css";
 import "../styles/views.css";
 import { usePageTitle } from "../ui/page-title";
@@ -174,10 +176,10 @@ function Notifications() {
 function AddAccounts() {
   return (
     <section aria-labelledby="accounts">
-      <h2 id="accounts">{t().people.accounts}</h2>
-      <p class="note">{t().people.addAccountsNote}</p>
+      <h2 id="accounts">{a().accounts}</h2>
+      <p class="note">{a().addAccountsNote}</p>
       <a class="button" href="/first-admin">
-        {t().people.addAccounts}
+        {a().addAccounts}
       </a>
     </section>
   );

@@ -1,7 +1,6 @@
 /** كل كلمات الصفحة بالعربية. */
 import { bytes, count, number } from "./count";
 import type { Words } from "./en";
-import { people } from "./people/ar";
 
 export const ar: Words = {
   // the page
@@ -31,8 +30,9 @@ export const ar: Words = {
   signIn: "تسجيل الدخول",
   rememberKey: "تذكّره على هذا الجهاز",
 
-  // accounts
-  people,
+  administration: "الإدارة",
+  guestWelcome: "أنت ضيف",
+  guestWelcomeMore: "تظهر هنا المحادثات التي يشاركها الآخرون معك. يمكنك قراءتها.",
 
   // the keyboard
   keyboardShortcuts: "اختصارات لوحة المفاتيح",

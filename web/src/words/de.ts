@@ -1,7 +1,6 @@
 /** Jedes Wort der Seite auf Deutsch. */
 import { bytes, count, number } from "./count";
 import type { Words } from "./en";
-import { people } from "./people/de";
 
 export const de: Words = {
   // the page
@@ -32,8 +31,9 @@ export const de: Words = {
   signIn: "Anmelden",
   rememberKey: "Auf diesem Gerät merken",
 
-  // accounts
-  people,
+  administration: "Verwaltung",
+  guestWelcome: "Sie sind Gast",
+  guestWelcomeMore: "Chats, die andere mit Ihnen teilen, erscheinen hier. Sie können sie lesen.",
 
   // the keyboard
   keyboardShortcuts: "Tastenkürzel",

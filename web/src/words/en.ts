@@ -1,6 +1,5 @@
 /** Every word of the page, in English. The other languages have the same keys, or they do not compile. */
 import { bytes, count, number } from "./count";
-import { people } from "./people/en";
 
 export const en = {
   // the page
@@ -30,8 +29,9 @@ export const en = {
   signIn: "Sign in",
   rememberKey: "Remember on this device",
 
-  // accounts
-  people,
+  administration: "Administration",
+  guestWelcome: "You are a guest",
+  guestWelcomeMore: "Chats that others share with you appear here. You can read them.",
 
   // the keyboard
   keyboardShortcuts: "Keyboard shortcuts",

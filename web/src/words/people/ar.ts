@@ -60,8 +60,6 @@ export const people: PeopleWords = {
     member: "يمكنه المحادثة وإنشاء مفاتيح API.",
     admin: "يمكنه إدارة الإعدادات والأشخاص.",
   },
-  guestWelcome: "أنت ضيف",
-  guestWelcomeMore: "تظهر هنا المحادثات التي يشاركها الآخرون معك. يمكنك قراءتها.",
 
   // one's own account
   accounts: "الحسابات",

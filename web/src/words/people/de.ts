@@ -56,8 +56,6 @@ export const people: PeopleWords = {
     member: "Kann chatten und API-Schlüssel erstellen.",
     admin: "Kann Einstellungen und Personen verwalten.",
   },
-  guestWelcome: "Sie sind Gast",
-  guestWelcomeMore: "Chats, die andere mit Ihnen teilen, erscheinen hier. Sie können sie lesen.",
 
   // one's own account
   accounts: "Konten",

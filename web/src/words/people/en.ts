@@ -53,8 +53,6 @@ export const people = {
     member: "Can chat and create API keys.",
     admin: "Can manage settings and people.",
   },
-  guestWelcome: "You are a guest",
-  guestWelcomeMore: "Chats that others share with you appear here. You can read them.",
 
   // one's own account
   accounts: "Accounts",
