@@ -363,6 +363,33 @@ async def test_a_run_goes_on_after_a_kill_of_the_server(up, tmp_path):
         await server.restart()
         settled = await api.settled(run)
 
-    assert ("completed", PLAYED.text) == (settled["outcome"], settled["text"])
+    assert ("completed", PLAYED.text, []) == (settled["outcome"], settled["text"], settled["legs"])
     assert 1 == len(up.requests)
     assert json.loads(up.requests[0].raw)["background"] is True
+
+
+@requirement("legs.crash")
+@pytest.mark.parametrize("gone", ["the server", "the connection"])
+async def test_another_call_goes_on_where_the_response_is_not_told_any_more(up, tmp_path, gone):
+    """OpenAI streams a response for minutes only: what cannot be read on is continued like any other answer."""
+    entry = {"name": "up", "dialect": "openai-responses", "base_url": up.base_url, "models": ["m"], "attaches": True}
+    text = "Anna Livia went down to the river, and there she sat"
+    up.at[AT] = [Status(404, {"error": {"message": "Response not found."}})]
+    up.enqueue(
+        [Raw(told().text(text).up_to_the_text), *([Gate()] if gone == "the server" else [Cut()])],
+        [Raw(told().text(text, " for an hour.").end().bytes())],
+    )
+    async with Server(tmp_path, [entry], config='[on_break]\n"*" = "continue"') as server, server.client() as client:
+        api = Native(client)
+        run = await api.start(await api.new_session(), "Hello", "up/m")
+        if gone == "the server":
+            await api.shown(run, text)
+            await until(lambda: list(tmp_path.rglob(f"responses/up/{run}")), SOON)
+            await server.kill9()
+            await server.restart()
+        settled = await api.settled(run)
+
+    assert ("completed", text + " for an hour.") == (settled["outcome"], settled["text"])
+    reason = "server_died" if gone == "the server" else "answer_lost"
+    assert [reason] == [leg["reason"] for leg in settled["legs"][1:]]
+    assert 2 == len(up.requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -11,8 +12,8 @@ import msgspec
 from ...asks import Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginning_of, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
-from ...errors import ModelNotFound, NoPrice, ProviderError
-from ...events import AnswerBegins, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
+from ...errors import ModelNotFound, NoPrice, ProviderBroke, ProviderError
+from ...events import AnswerBegins, Finish, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
 from ...ids import ModelName
 from ...log.log import Log
@@ -27,6 +28,8 @@ from .legs import FORKED, MOST_LEGS, Legs, Written
 from .model_files import ModelFiles
 from .patience import Patience
 from .response_chains import conversation
+
+logger = logging.getLogger(__name__)
 
 RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
 """Raises if the owner of a run, or the key that started it, may not use a model any more."""
@@ -251,7 +254,7 @@ class ChatSources:
         provider = found.provider
         is_kept = _can_be_found_again(record) and not log.legs  # only the first leg is kept under the run's id
         if is_kept and isinstance(provider, Attaching) and provider.attaches:
-            return partial(self._attach, provider, record, log)
+            return partial(self._attach, found, record, log)
         return partial(self._resume, found, record, log) if self._can_resume(record, log, found) else None
 
     def _can_resume(self, record: RunRecord, log: Log, found: FoundModel) -> bool:
@@ -281,12 +284,20 @@ class ChatSources:
         is_kept = _can_be_found_again(record) and not log.legs and getattr(found.provider, "attaches_anywhere", False)
         return bool(is_kept) or self._can_resume(record, log, found)
 
-    async def _attach(self, provider: Provider, record: RunRecord, log: Log, out: Outlet) -> None:
+    async def _attach(self, found: FoundModel, record: RunRecord, log: Log, out: Outlet) -> None:
+        """Read on in an answer that its upstream keeps. If that is lost too, let another call go on with it."""
+        provider = found.provider
         assert isinstance(provider, Attaching)
-        used = self._providers.use(provider)
+        used, attached = self._providers.use(provider), _Attached(out)
         try:
-            out.emit([AnswerBegins(think=False, is_owed=True)])  # the stored reasoning is split already
-            await self._attaching(provider, record, log)(out)
+            limits = self._patience_with.with_request(found, ChatRequest(model=found.model, messages=[]))
+            out.emit([AnswerBegins(think=False, is_owed=True), limits])  # the stored reasoning is split already
+            await self._attaching(provider, record, log)(attached)
+        except ProviderBroke as error:
+            if attached.has_ended or not self._can_resume(record, log, found):
+                raise
+            logger.info("run %s: %s Another call goes on with its answer.", record.id, error)
+            await self._resume(found, record, log, out)
         finally:
             self._providers.let_go(used)
 
@@ -350,6 +361,18 @@ def _can_be_found_again(record: RunRecord) -> bool:
 def notice_of(record: RunRecord) -> str | None:
     """Return the text of the notice that begins a run's answer."""
     return record.ask.notice if isinstance(record.ask, SessionAsk) else None
+
+
+class _Attached:
+    """The outlet of an answer that is read on. It notes whether the model has ended it."""
+
+    def __init__(self, out: Outlet) -> None:
+        self._out, self.room = out, out.room
+        self.has_ended = False
+
+    def emit(self, events: Sequence[Yielded]) -> bool:
+        self.has_ended = self.has_ended or any(isinstance(event, Finish) for event in events)
+        return self._out.emit(events)
 
 
 class _Attempt:
