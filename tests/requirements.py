@@ -192,6 +192,7 @@ REQUIREMENTS: dict[str, str] = {
     "versions.edit": (
         "An answer that a person edits is another version, marked as edited in every view and export; models see it."
     ),
+    "versions.thumbs": "A vote on an answer counts for its model in the scores, and goes with its chat.",
     "versions.delete": "A message is left out of a chat as a branch without it, which can be undone.",
     "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
     "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",

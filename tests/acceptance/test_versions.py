@@ -177,3 +177,28 @@ async def test_while_a_response_is_running_nothing_is_edited_or_left_out(world):
 
     await world.api.stop(run_id)
     assert 200 == (await world.delete(session_id, said["id"])).status
+
+
+@requirement("versions.thumbs")
+async def test_thumbs_count_for_their_models_and_go_with_their_chat(world):
+    """A vote on one answer says something of its model, though nothing about another one."""
+    session_id, (asked, said) = await world.told(("Who?", "Ann did it."))
+    path = f"/api/sessions/{session_id}/messages/{said['id']}/thumb"
+    first = await (await world.client.request("PUT", path, json={"vote": "up"})).json()
+    await world.client.request("PUT", path, json={"vote": "down", "why": "It was Bob."})
+    (row,) = (await world.api.get("/api/comparisons/scores"))["models"]
+    (thumb,) = (await world.api.get(f"/api/thumbs?session_id={session_id}"))["thumbs"]
+    of_user = await world.client.request("PUT", path.replace(said["id"], asked["id"]), json={"vote": "up"})
+    too_long = await world.client.request("PUT", path, json={"vote": "up", "why": "x" * 2_001})
+    of_others = (await world.api.get("/api/thumbs?session_id=other"))["thumbs"]
+
+    assert ("up", "up/m") == (first["vote"], first["model"])
+    assert ("down", "It was Bob.", said["run_id"]) == (thumb["vote"], thumb["why"], thumb["run_id"])
+    assert ("up/m", 0, 1, None) == tuple(row[name] for name in ("model", "thumbs_up", "thumbs_down", "rating"))
+    assert (400, 400, []) == (of_user.status, too_long.status, of_others)
+
+    await world.client.request("DELETE", path)
+    assert [] == (await world.api.get("/api/thumbs"))["thumbs"]
+    await world.client.request("PUT", path, json={"vote": "up"})
+    await world.client.request("DELETE", f"/api/sessions/{session_id}")
+    assert [] == (await world.api.get("/api/thumbs"))["thumbs"]

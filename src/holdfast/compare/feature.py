@@ -24,7 +24,7 @@ class CompareFeature(Feature):
         self.rounds = Rounds(engine, store, panes, running.prices, starting.start)
         self._offload = Offload()
         self.inner = (
-            ScoresApi(self.rounds, self._offload),
+            ScoresApi(self.rounds, self._offload, store),
             ComparisonsApi(
                 bodies, streams, starting, running.models, running.agents, running.budgets, self.rounds, engine, store
             ),

@@ -1,4 +1,4 @@
-"""Scores of models from comparisons: preferences, outcomes, speed.
+"""Scores of models from comparisons: preferences, outcomes, speed. Thumbs on answers of chats are counted beside them.
 
 Only revealed comparisons are counted. Preferences are those of blind votes alone, and only between panes that both
 completed: a failed pane has not lost.
@@ -35,8 +35,8 @@ def games(comparison: Comparison) -> list[Game]:
     return [Game(best, other.model, 1) for other in completed if other.model != best]
 
 
-def scoreboard(comparisons: Iterable[Comparison]) -> dict[str, Any]:
-    """Return the scores of every model, the best rated first."""
+def scoreboard(comparisons: Iterable[Comparison], thumbs: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """Return the scores of every model, the best rated first. `thumbs` are votes on single answers, by model."""
     rows: dict[str, _Row] = {}
     decided: list[list[Game]] = []
     counted = {"blind_votes": 0, "other_votes": 0}
@@ -49,6 +49,8 @@ def scoreboard(comparisons: Iterable[Comparison]) -> dict[str, Any]:
             counted["blind_votes" if comparison.blind else "other_votes"] += 1
             decided.append(games(comparison))
             _count(comparison, decided[-1], rows)
+    for model, vote in thumbs:
+        rows.setdefault(model, _Row(model)).thumbs[vote] += 1
     return {"models": _ranked(rows.values(), [vote for vote in decided if vote]), "counted": counted}
 
 
@@ -83,6 +85,7 @@ class _Row:
         self.model = model
         self.votes = 0
         self.pairs: Counter[str] = Counter()
+        self.thumbs: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._ttft: list[float] = []
         self._speed: list[float] = []
@@ -115,6 +118,8 @@ class _Row:
             "rating": rating,
             "low": low,
             "high": high,
+            "thumbs_up": self.thumbs["up"],
+            "thumbs_down": self.thumbs["down"],
             "panes": self._outcomes.total(),
             **{outcome: self._outcomes[outcome] for outcome in OUTCOMES},
             "ttft_ms_p50": quantile(self._ttft, 0.5),

@@ -14,6 +14,8 @@ from ..server.kit.csv_responses import csv_answer, wants_csv
 from ..server.kit.feature import Endpoint, Feature
 from ..server.kit.http.errors import Json
 from ..server.kit.http.offload import Offload
+from ..server.sources.thumbs import thumbs_in
+from ..store import Store
 from ..wires import native
 from .model import Comparison
 from .runs import Rounds
@@ -25,8 +27,8 @@ _QUERY = {"kind": "only comparisons of this kind", "since": "made at or after", 
 class ScoresApi(Feature):
     """The scores of models, from votes."""
 
-    def __init__(self, rounds: Rounds, offload: Offload) -> None:
-        self._rounds, self._offload = rounds, offload
+    def __init__(self, rounds: Rounds, offload: Offload, store: Store) -> None:
+        self._rounds, self._offload, self._thumbs = rounds, offload, thumbs_in(store)
 
     @Endpoint(
         "GET",
@@ -36,9 +38,10 @@ class ScoresApi(Feature):
         answers={200: "the scores", 400: "a bad query"},
     )
     async def comparison_scores(self, request: Request) -> ASGIApp:
-        """Return the scores of the models: ratings from blind votes, counts, and speed of completed panes."""
+        """Return the scores of the models: ratings from blind votes, counts, thumbs, and speed of completed panes."""
         as_table, chosen = wants_csv(request), await self._chosen(request)
-        scores = await self._offload.run(lambda: scoreboard(chosen))  # many votes take a second
+        thumbs = await self._thumbs_of(request)
+        scores = await self._offload.run(lambda: scoreboard(chosen, thumbs))  # many votes take a second
         return csv_answer(scores["models"], "scores.csv") if as_table else Json(scores)
 
     @Endpoint(
@@ -54,6 +57,14 @@ class ScoresApi(Feature):
         for vote in votes_json:
             vote["at"] = native.moment(vote["at"])
         return csv_answer(vote_rows(votes_json), "votes.csv") if as_table else Json({"data": votes_json})
+
+    async def _thumbs_of(self, request: Request) -> list[tuple[str, str]]:
+        """Return the caller's votes on answers of chats, each with its model. Chats are of no kind."""
+        if request.query_params.get("kind") is not None:
+            return []
+        since, until = _moment(request, "since") or 0.0, _moment(request, "until") or float("inf")
+        thumbs = self._thumbs.all(owner=owner_of(request))
+        return [(each.body.model, each.body.vote) async for each in thumbs if since <= each.updated_at < until]
 
     async def _chosen(self, request: Request) -> list[Comparison]:
         """Return the caller's comparisons that match the query's kind and time, the newest first."""

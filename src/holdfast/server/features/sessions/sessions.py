@@ -27,6 +27,7 @@ from ...kit.http.errors import Json, NoContent, file_response, json_of
 from ...kit.request import Bodies, System, check_size, decode, whole_number
 from ...sources.agents import forget_grants
 from ...sources.models import AllowedModels
+from ...sources.thumbs import forget_thumbs
 from ..accounts.people.people import People
 from ..filing.names import folder_name, tag_names
 from ..presets.kinds import Preset
@@ -317,6 +318,7 @@ class SessionsApi(Feature):
         await self._engine.delete_session(session_id)
         self._engine.touch(session_id, owner)
         await forget_grants(self._store, owner, session_id)
+        await forget_thumbs(self._store, owner, session_id)
         await self._shares.forget_session(owner, session_id)
 
     @Endpoint(

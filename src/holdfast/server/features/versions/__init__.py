@@ -1,1 +1,1 @@
-"""Other versions of answers: forks from any place in one, edits by a person, and chats without a message."""
+"""Other versions of answers: forks at any place, edits by a person, chats without a message; and votes on them."""

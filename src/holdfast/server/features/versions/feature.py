@@ -1,4 +1,4 @@
-"""Other versions of answers."""
+"""Other versions of answers, and votes on them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ..sessions.run_json import RunViews
 from ..sharing.reach import Reach
 from .edits import EditsApi
 from .forks import ForksApi
+from .thumbs_api import ThumbsApi
 
 
 class VersionsFeature(Feature):
-    """Forks from any place in an answer, edits by a person, and chats without a message."""
+    """Forks from any place in an answer, edits by a person, chats without a message, and votes on answers."""
 
     def __init__(self, http: Http, running: Running, reach: Reach, views: RunViews) -> None:
         bodies, streams, _ = http
@@ -20,4 +21,5 @@ class VersionsFeature(Feature):
         self.inner = (
             ForksApi(bodies, streams, views, reach, running.starting, running.agents, store),
             EditsApi(bodies, reach, engine, store),
+            ThumbsApi(bodies, reach, store),
         )
