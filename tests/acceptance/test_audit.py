@@ -163,7 +163,8 @@ async def test_every_call_of_admins_and_every_change_of_an_account_is_audited():
 
     assert len(must) > 25
     assert NOT_ABOUT_PEOPLE == forgotten
-    assert {"/api/sessions/{session_id}/queue/{n}", "/api/files/{sha256}"} == {
+    undone = {f"/api/sessions/{{session_id}}/messages/{{message_id}}{thing}" for thing in ("", "/thumb")}
+    assert {"/api/sessions/{session_id}/queue/{n}", "/api/files/{sha256}"} | undone == {
         it.path for it in deletions if not it.audit
     }
 

@@ -177,6 +177,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "prompts": [{"prompt": "Hi"}],
         "prompt": "Hi",
         "winner": 0,
+        "vote": "up",
         "threadId": "t",
         "runId": "r",
         "name": "tried",

@@ -8,6 +8,8 @@ import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
 import { Icon } from "../ui/icon";
+import { Later } from "../ui/later";
+import { MessageMenu } from "../versions/menu";
 import { t } from "../words";
 import { seconds } from "../words/time";
 import { Approvals } from "./approvals";
@@ -18,7 +20,10 @@ import { tellOutcome } from "./outcome";
 import { joinedText } from "./responses";
 import { joined, Segments, segmentsOf } from "./segments";
 import { Spent, useSpentLimit } from "./spent";
+import { editing } from "./user-message";
 import { WhatToDo } from "./what-to-do";
+
+const ANSWER_EDIT = () => import("../versions/answer-edit");
 
 /** What is being said, or else what was said. */
 type Said = { live: LiveRun; message: null } | { live: null; message: Message };
@@ -34,6 +39,8 @@ type AnswerProps = Said & {
 export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
   const { live, message } = said;
   live?.version.value;
+  const isEdited = useDerived(() => message !== null && editing.value === message.id, [message?.id]);
+  if (message && isEdited) return <Later load={ANSWER_EDIT} message={message} session={transcript.id} />;
   const parts = message ? [...earlier, message] : earlier;
   const reasoning = [...parts.map((part) => part.reasoning), live?.reasoning].filter(Boolean).join("\n\n");
   const undecided = live?.approvals.filter(({ decision }) => decision === null) ?? [];
@@ -118,6 +125,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
         {parts.map((part) => (
           <Branches key={part.id} message={part} transcript={transcript} />
         ))}
+        {parts.some(({ edited }) => edited) && <span class="note">{t().editedByPerson}</span>}
         <CopyButton text={joinedText(parts)} label={t().copyResponse} />
         {mayWrite && (
           <>
@@ -146,6 +154,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
           </button>
         )}
         {message.run_id && !transcript.isTemporary && <RunLink id={message.run_id} />}
+        <MessageMenu message={message} first={first} transcript={transcript} />
         <ResponseFigures parts={parts} ending={ending} />
       </footer>
     </>
@@ -189,9 +198,9 @@ function Told({ notice: { message, at } }: { notice: Notice }) {
 
 /** Says quietly that a response was written in more than one go, and by whom. */
 function Seams({ legs }: { legs: Seam[] }) {
-  return legs.map(({ model, at }) => (
+  return legs.map(({ model, at, reason }) => (
     <p class="notice" key={at}>
-      {t().wentOn(model)}
+      {reason === "forked" ? t().forkedHere(model) : t().wentOn(model)}
     </p>
   ));
 }

@@ -12,6 +12,7 @@ import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Later } from "../ui/later";
 import { lazily } from "../ui/lazily";
+import { Dictate } from "../voice/dictate";
 import { t } from "../words";
 import { contentOf } from "./content";
 import { growWithText } from "./grow";
@@ -127,6 +128,7 @@ export function Composer() {
           />
           <div class="tools-line">
             <AddFile attaching={attaching} />
+            <Dictate onText={(said) => write([text.trimEnd(), said].filter(Boolean).join(" "))} />
             <ModelPicker />
             <span class="space" />
             {isRunning && hasSomething && (

@@ -1,11 +1,21 @@
 /** A session as a file. It is made here, and goes nowhere but to the reader's disk. */
 import { api } from "../api";
-import { complain } from "../state/toasts";
+import { complain, toast } from "../state/toasts";
 import type { OpenSession } from "../types";
+import { copyText } from "../ui/copy";
 import { t } from "../words";
 import { modelsOf } from "./figures";
 import { tellOutcome } from "./outcome";
 import { joinedText, type Shown, shownOf } from "./responses";
+
+export async function copyMarkdown(id: string): Promise<void> {
+  try {
+    await copyText(asMarkdown(await api.session(id)));
+    toast(t().copied);
+  } catch (error) {
+    complain(error);
+  }
+}
 
 export async function exportAs(id: string, kind: "markdown" | "json"): Promise<void> {
   try {
@@ -41,7 +51,8 @@ export function asMarkdown(session: OpenSession): string {
 function told({ message, earlier }: Shown): string {
   const who = message.role === "user" ? t().you : modelsOf([...earlier, message]).join(", ") || message.role;
   const ending = tellOutcome(message.outcome, null);
-  return [`## ${who}`, joinedText([...earlier, message]), ...(ending ? [`*${ending.label}.*`] : [])].join("\n\n");
+  const marks = [message.edited ? t().editedByPerson : "", ending?.label ?? ""].filter(Boolean);
+  return [`## ${who}`, joinedText([...earlier, message]), ...marks.map((mark) => `*${mark}.*`)].join("\n\n");
 }
 
 function quoted(text: string): string {

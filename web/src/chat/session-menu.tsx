@@ -1,6 +1,7 @@
 /** What can be done with a whole chat: its settings, its name, its exports, its end. */
 import {
   Braces,
+  Copy,
   Ellipsis,
   FileText,
   FolderInput,
@@ -86,6 +87,9 @@ export function SessionMenu() {
           <MenuItem icon={FileText} onClick={() => saveAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
           </MenuItem>
+          <MenuItem icon={Copy} onClick={() => copyChat(transcript.id)}>
+            {t().copyMarkdown}
+          </MenuItem>
           <MenuItem icon={Braces} onClick={() => saveAs(transcript.id, "json")}>
             {t().exportJson}
           </MenuItem>
@@ -106,6 +110,11 @@ export function SessionMenu() {
 async function saveAs(id: string, kind: "markdown" | "json"): Promise<void> {
   const { exportAs } = await lazily(() => import("./export"));
   await exportAs(id, kind);
+}
+
+async function copyChat(id: string): Promise<void> {
+  const { copyMarkdown } = await lazily(() => import("./export"));
+  await copyMarkdown(id);
 }
 
 function remove(id: string): void {

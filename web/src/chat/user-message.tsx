@@ -14,6 +14,7 @@ import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
+import { MessageMenu } from "../versions/menu";
 import { t } from "../words";
 import { Branches } from "./branches";
 import { contentOf, textOf } from "./content";
@@ -48,6 +49,7 @@ export function UserMessage({ message, transcript }: { message: Message; transcr
           </button>
         )}
         <CopyButton text={text} label={t().copyMessage} />
+        <MessageMenu message={message} first={message} transcript={transcript} />
       </footer>
     </article>
   );

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Reasoning } from "../chat/answer";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
+import { ContinueHere } from "../versions/continue-here";
 import { t } from "../words";
 import { number } from "../words/count";
 import { seconds } from "../words/time";
@@ -58,6 +59,7 @@ export function Replay({ log }: { log: RunLog }) {
             </option>
           ))}
         </select>
+        {log.run.value && <ContinueHere run={log.run.value} after={log.events[index]?.seq ?? 0} />}
       </div>
       <div class="screen" tabIndex={0} role="region" aria-label={t().responseThen}>
         {thoughts && <Reasoning text={thoughts} isGoingOn={isPlaying && !text} />}

@@ -52,6 +52,7 @@ export interface Approval {
 export interface Seam {
   model: string;
   at: number;
+  reason: string | null;
 }
 
 export interface Notice {
@@ -232,7 +233,7 @@ export class LiveRun {
         return;
       case "leg.started":
         this.model = event.model;
-        this.legs = [...this.legs, { model: event.model, at: event.at }];
+        this.legs = [...this.legs, { model: event.model, at: event.at, reason: event.reason }];
         return;
       case "snapshot":
         this.#retell(event.text);

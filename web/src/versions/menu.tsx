@@ -1,0 +1,38 @@
+/** What else can be done with one message: one small button, and what is behind it comes when it is drawn. */
+import { Ellipsis } from "lucide";
+import { useState } from "preact/hooks";
+import type { Conversation } from "../state/conversation";
+import type { Message } from "../types";
+import { Later } from "../ui/later";
+import { Menu } from "../ui/menu";
+import { t } from "../words";
+
+const ITEMS = () => import("./items");
+const WHY = () => import("./why");
+
+interface MessageMenuProps {
+  message: Message;
+  /** The first part of a response: who deletes it, deletes all of it. */
+  first: Message;
+  transcript: Conversation;
+}
+
+export function MessageMenu({ message, first, transcript }: MessageMenuProps) {
+  const [isAsked, setAsked] = useState(false);
+  if (!transcript.mayWrite.value || transcript.isTemporary) return null;
+  return (
+    <>
+      <Menu label={t().moreActions} icon={Ellipsis}>
+        <Later
+          load={ITEMS}
+          message={message}
+          first={first}
+          session={transcript.id}
+          isBusy={transcript.isRunning}
+          askWhy={() => setAsked(true)}
+        />
+      </Menu>
+      {isAsked && <Later load={WHY} session={transcript.id} message={message.id} onClose={() => setAsked(false)} />}
+    </>
+  );
+}
