@@ -53,6 +53,12 @@ export interface Settlement {
   usage: Usage;
 }
 
+export interface WaitsFor {
+  model: string;
+  seconds: number;
+  what: "first_token" | "more" | "prompt";
+}
+
 export interface Run {
   cost: number | null;
   created_at: string;
@@ -70,6 +76,7 @@ export interface Run {
   started_at: string | null;
   status: "queued" | "running" | "settled";
   text: string;
+  waits_for: WaitsFor | null;
 }
 
 export interface ListedRun {
@@ -91,6 +98,7 @@ export interface ListedRun {
   started_at: string | null;
   status: "queued" | "running" | "settled";
   text: string;
+  waits_for: WaitsFor | null;
 }
 
 export interface ImageUrl {
@@ -138,6 +146,7 @@ export interface Figures {
   duration_ms: number | null;
   input_tokens: number;
   output_tokens: number;
+  thought_ms: number | null;
   tokens_per_second: number | null;
   ttft_ms: number | null;
   usage_source: "estimated" | "provider";

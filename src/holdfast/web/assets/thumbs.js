@@ -1,0 +1,1 @@
+import{Lr as e}from"./start.js";import{t}from"./calls3.js";var n=e(new Map),r=``,i=e=>n.value.get(e);function a(e){r!==e&&(r=e,t.thumbs(e).then(t=>{r===e&&(n.value=new Map(t.thumbs.map(e=>[e.message_id,e])))},()=>{r=``}))}async function o(e,r,i,a=``){let o=new Map(n.value);i?o.set(r,await t.vote(e,r,i,a)):(await t.unvote(e,r),o.delete(r)),n.value=o}export{i as n,o as r,a as t};
