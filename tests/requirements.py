@@ -636,6 +636,10 @@ REQUIREMENTS: dict[str, str] = {
     "presets.group": "A group uses what a member shares with it, until the member leaves or takes it back.",
     "presets.used": "A chat takes model, system prompt and parameters from a preset, and says from which.",
     "presets.file": "Presets and prompts are exported and imported as a file; the report says what became of each.",
+    "ui.schedules": (
+        "Schedules and triggers are made, run, paused and looked back at in the page, with the plan in words and its "
+        "next times; by keyboard, on phones, in every language."
+    ),
     "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
     "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
     # schedules
@@ -650,6 +654,12 @@ REQUIREMENTS: dict[str, str] = {
     "schedules.rights": (
         "The rights and the budget of the owner count when a run starts. A refusal is in the history with its reason."
     ),
+    "triggers.secret": (
+        "A call of a trigger needs its secret, in the address or by a signature. It is shown once, and kept out of "
+        "logs, exports and the audit log."
+    ),
+    "triggers.once": "A repeated call of a trigger starts nothing more; an old signed one is refused.",
+    "triggers.prompt": "What a call sends is filled into the prompt of the trigger, within limits of size and rate.",
     "people.audit": (
         "The audit log has who did what to what, from where, with which result: sign-ins and failures, keys, accounts, "
         "settings, deletions, approvals, and what admins read about others; by HTTP and by command."

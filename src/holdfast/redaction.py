@@ -117,9 +117,9 @@ def _hints_at(secrets: Iterable[str], before: str, after: str) -> bool:
     )
 
 
-_LINK = re.compile(r"/shared/[^/?#\s]+")
+_LINK = re.compile(r"(/shared/|/triggers/[^/?#\s]+/call/)[^/?#\s]+")
 
 
 def hide_link(path: str) -> str:
-    """Return a path without the token of a link, which is as good as a password."""
-    return _LINK.sub(f"/shared/{REDACTED}", path)
+    """Return a path without the token of a link or of a trigger, which is as good as a password."""
+    return _LINK.sub(rf"\1{REDACTED}", path)

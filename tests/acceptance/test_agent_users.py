@@ -194,6 +194,8 @@ PLACES: dict[str, Ask] = {
     "/api/comparisons": compare,
     "swap": swap,
     "/api/batches": batch,
+    "/api/schedules": posting("/api/schedules", name="n", prompt="Hi", when={"kind": "every", "seconds": 86400}),
+    "/api/triggers": posting("/api/triggers", name="n", prompt="Hi"),
 }
 NAMING = {
     "/v1/chat/completions",
@@ -220,6 +222,10 @@ NAMING = {
     "/api/comparisons",
     "/api/comparisons/{comparison_id}/panes/{n}/swap",
     "/api/batches",
+    "/api/schedules",
+    "/api/schedules/{schedule_id}",
+    "/api/triggers",
+    "/api/triggers/{trigger_id}",
     "/api/settings",  # for admins, who may use every agent
     "/api/settings/test",
 }

@@ -135,6 +135,8 @@ async def _things(api: Native) -> dict[str, str]:
     panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
     preset = await (await api.client.post("/api/presets", {"name": "a secret"})).json()
     prompt = await (await api.client.post("/api/prompts", {"name": "secret", "text": "a secret"})).json()
+    planned = {"name": "a secret", "prompt": "a secret", "when": {"kind": "cron", "expression": "0 0 29 2 *"}}
+    called = {"name": "a secret", "prompt": "a secret {{body}}"}
     return {
         "preset_id": preset["id"],
         "prompt_id": prompt["id"],
@@ -147,6 +149,8 @@ async def _things(api: Native) -> dict[str, str]:
         "response_id": completion.replace("run_", "resp_"),
         "answer_id": f"msg_{completion}",
         "batch_id": batch_id,
+        "schedule_id": (await (await api.client.post("/api/schedules", planned)).json())["id"],
+        "trigger_id": (await (await api.client.post("/api/triggers", called)).json())["id"],
         "conversation_id": kept["id"],
         "item_id": listed["data"][0]["id"],
         "comparison_id": (await (await api.client.post("/api/comparisons", panes)).json())["id"],

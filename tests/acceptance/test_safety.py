@@ -118,6 +118,7 @@ async def things_of(api: Native) -> dict[str, str]:
     prompt = await (await api.client.post("/api/prompts", {"name": "a-secret", "text": "a secret"})).json()
     planned = {"name": "a secret", "prompt": "a secret", "when": {"kind": "cron", "expression": "0 0 29 2 *"}}
     schedule = await (await api.client.post("/api/schedules", planned)).json()
+    trigger = await (await api.client.post("/api/triggers", {"name": "a secret", "prompt": "a secret"})).json()
     return {
         "session_id": session,
         "run_id": run,
@@ -137,6 +138,7 @@ async def things_of(api: Native) -> dict[str, str]:
         "preset_id": preset["id"],
         "prompt_id": prompt["id"],
         "schedule_id": schedule["id"],
+        "trigger_id": trigger["id"],
         "token": shared["token"],
         "erasure_id": "era_1",
         "batch_id": batch,
@@ -581,8 +583,10 @@ WAYS_IN = (
     "/api/reset-password/person",
     "/api/oidc/start",
     "/api/oidc/callback",
+    "/api/triggers/{trigger_id}/call",
+    "/api/triggers/{trigger_id}/call/{token}",
 )
-"""What people call to be let in."""
+"""What people call to be let in, and what is called with a secret of its own."""
 
 
 def owned(endpoint: Endpoint) -> bool:

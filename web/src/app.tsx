@@ -26,6 +26,7 @@ const loadSecondFactor: Lazy = () => import("./views/second-factor");
 const LAZY: Partial<Record<View, Lazy>> = {
   compare: () => import("./views/compare"),
   presets: () => import("./views/presets"),
+  schedules: () => import("./views/schedules"),
   runs: () => import("./views/runs"),
   settings: () => import("./views/settings"),
   status: () => import("./views/status"),

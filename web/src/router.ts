@@ -63,6 +63,7 @@ const VIEWS = [
   "compare",
   "presets",
   "runs",
+  "schedules",
   "settings",
   "status",
   "account",

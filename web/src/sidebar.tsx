@@ -2,6 +2,7 @@
 
 import {
   Activity,
+  CalendarClock,
   CircleUser,
   Columns2,
   Ellipsis,
@@ -79,6 +80,7 @@ export function Sidebar() {
       <footer>
         {!isGuest.value && <ViewLink view="compare" icon={Columns2} name={t().compare} />}
         {!isGuest.value && <ViewLink view="runs" icon={Activity} name={t().runs} />}
+        {!isGuest.value && <ViewLink view="schedules" icon={CalendarClock} name={t().schedules} />}
         {isAdmin.value && <ViewLink view="admin" icon={ShieldUser} name={t().administration} />}
         <ViewLink view="settings" icon={Settings} name={t().settings} />
         {isPerson.value && <Person name={caller.value?.name ?? ""} />}

@@ -48,6 +48,31 @@ SESSION_ERRORS = (
         "38.1",
     ),
     ErrorHelp(
+        "trigger_not_found",
+        "404",
+        "no such trigger, or its secret or signature is wrong",
+        "The address was copied incompletely, the secret was replaced, the trigger was deleted, or the time of a "
+        "signed call is more than five minutes off. All look the same on purpose.",
+        "Compare the address with that of the trigger. If the secret is lost, replace it by "
+        "`POST /api/triggers/ID/rotate`.",
+        "39.3",
+    ),
+    ErrorHelp(
+        "trigger_paused",
+        "409",
+        "the trigger is paused",
+        "Its owner has paused it, so calls start nothing.",
+        "Let its owner go on with it, or stop the sender.",
+    ),
+    ErrorHelp(
+        "too_many_triggers",
+        "409",
+        "the owner has 100 triggers already",
+        "Paused ones count too.",
+        "Delete one that you no longer use.",
+        "39.1",
+    ),
+    ErrorHelp(
         "bad_schedule",
         "400",
         "the times of a schedule cannot be read, come too often, or have passed",

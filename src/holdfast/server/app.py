@@ -102,7 +102,7 @@ class HoldfastServer:
         shares, reach = sharing.shares, sharing.reach
         presets = PresetsFeature(http, running, people)
         sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info, presets.presets)
-        schedules = SchedulesFeature(http, running, presets)
+        schedules = SchedulesFeature(http, running, presets, sealer)
         chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
         self.responses = ResponsesFeature(http, running, reach, configured, current, environ, tasks)
         self.data = DataFeature(

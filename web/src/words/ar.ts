@@ -322,6 +322,7 @@ export const ar: Words = {
 
   // compare
   compare: "مقارنة",
+  schedules: "الجداول الزمنية",
   comparisons: "المقارنات",
   newComparison: "مقارنة جديدة",
   new: "جديدة",

@@ -315,6 +315,7 @@ export const de: Words = {
 
   // compare
   compare: "Vergleichen",
+  schedules: "Zeitpläne",
   comparisons: "Vergleiche",
   newComparison: "Neuer Vergleich",
   new: "Neu",

@@ -311,6 +311,7 @@ export const en = {
 
   // compare
   compare: "Compare",
+  schedules: "Schedules",
   comparisons: "Comparisons",
   newComparison: "New comparison",
   new: "New",

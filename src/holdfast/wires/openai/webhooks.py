@@ -50,10 +50,20 @@ def key_of(secret: str) -> bytes:
 
 def headers(key: bytes, id: str, at: int, body: bytes) -> dict[str, str]:
     """Return the headers with the signature and the time."""
-    signed = hmac.new(key, b"%b.%d.%b" % (id.encode(), at, body), hashlib.sha256).digest()
     return {
         "Content-Type": "application/json",
         "webhook-id": id,
         "webhook-timestamp": str(at),
-        "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+        "webhook-signature": _signature(key, id, at, body),
     }
+
+
+def is_signed(key: bytes, id: str, at: int, body: bytes, signatures: str) -> bool:
+    """Return whether one of the signatures in a header is right. A sender that changes its secret sends two."""
+    right = _signature(key, id, at, body).encode()
+    return any(hmac.compare_digest(right, each.encode("utf-8", "replace")) for each in signatures.split(" "))
+
+
+def _signature(key: bytes, id: str, at: int, body: bytes) -> str:
+    signed = hmac.new(key, b"%b.%d.%b" % (id.encode(), at, body), hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(signed).decode()}"

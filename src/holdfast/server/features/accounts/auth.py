@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -47,6 +48,8 @@ ONCE = (b"host", b"origin", AUTHORIZATION, API_KEY)
 ANONYMOUS = Access("", role=None, scopes=frozenset())
 """The access of paths that need no key."""
 SHARED = "/api/shared/"
+_CALL_OF_TRIGGER = re.compile(r"/api/triggers/[^/]+/call(/|$)")
+"""Calls with a secret or a signature of their own: whatever else they bring is not looked at."""
 """What is read with a link. Callers are recognised there, and no credential is needed."""
 _HOW = "send it as Authorization: Bearer <key>, or as x-api-key: <key>."
 NO_KEY = ErrorInfo("unauthorized", f"This server needs a key: {_HOW}", "authentication_error", status=401)
@@ -213,7 +216,8 @@ class Gate:
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> ErrorInfo | None:
         try:
-            access = ANONYMOUS if self._is_open(scope) else self._access(headers)
+            is_open = self._is_open(scope) or _CALL_OF_TRIGGER.match(scope["path"])
+            access = ANONYMOUS if is_open else self._access(headers)
         except KeysUnavailable as error:
             return error.info()
         if access is None:

@@ -31,6 +31,7 @@ PAGES = (
         "/compare",
         "/compare/{id}",
         "/presets",
+        "/schedules",
         "/runs",
         "/runs/{id}",
         "/settings",

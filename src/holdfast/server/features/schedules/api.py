@@ -67,8 +67,9 @@ class AskedCheck:
 
 
 _ONE = "/api/schedules/{schedule_id}"
-_BAD = {400: "bad input", 404: "no such schedule, chat, model or preset", 409: "too many schedules"}
-_SHOWN = {200: "the schedule", 404: "no such schedule"}
+_BAD = {400: "bad input", 404: "no such schedule, chat, model or preset", 409: "too many", 413: "too large"}
+_DELETED = {204: "deleted", 400: "a bad query", 404: "no such schedule"}
+_SHOWN = {200: "the schedule", 400: "a bad query", 404: "no such schedule"}
 
 
 class SchedulesApi(Feature):
@@ -77,7 +78,7 @@ class SchedulesApi(Feature):
     def __init__(self, bodies: Bodies, schedules: Schedules, check: AskedCheck, engine: Core) -> None:
         self._bodies, self._schedules, self._check, self._engine = bodies, schedules, check, engine
 
-    @Endpoint("GET", "/api/schedules", who=READ, answers={200: "schedules"})
+    @Endpoint("GET", "/api/schedules", who=READ, answers={200: "schedules", 400: "a bad query"})
     async def list_schedules(self, request: Request) -> ASGIApp:
         """List the caller's schedules, the newest first, each with its next time and its last occurrence."""
         found = await self._schedules.of(owner_of(request))
@@ -89,7 +90,7 @@ class SchedulesApi(Feature):
         new = decode(await self._bodies.read(request), NewSchedule)
         plan = Plan(**{name: value for name, value in asdict(new).items() if name != "paused"})
         await self._checked(request, plan)
-        stored = await self._schedules.add(owner_of(request), _key_of(request), plan, is_paused=new.paused)
+        stored = await self._schedules.add(owner_of(request), key_of(request), plan, is_paused=new.paused)
         shown = await self._shown(stored)
         return Json(shown, status_code=201, headers={"location": f"/api/schedules/{stored.id}"})
 
@@ -105,9 +106,15 @@ class SchedulesApi(Feature):
         plan = decode(await self._bodies.read(request), Plan)
         await self._checked(request, plan)
         owner, id = owner_of(request), request.path_params["schedule_id"]
-        return Json(await self._shown(await self._schedules.replace(owner, _key_of(request), id, plan)))
+        return Json(await self._shown(await self._schedules.replace(owner, key_of(request), id, plan)))
 
-    @Endpoint("DELETE", _ONE, who=CHAT, audit="schedule.delete", answers={204: "deleted", 404: "no such schedule"})
+    @Endpoint(
+        "DELETE",
+        _ONE,
+        who=CHAT,
+        audit="schedule.delete",
+        answers={204: "deleted", 400: "a bad query", 404: "no such schedule"},
+    )
     async def delete_schedule(self, request: Request) -> ASGIApp:
         """Delete a schedule. Its chats stay, and what runs goes on."""
         await self._schedules.delete(owner_of(request), request.path_params["schedule_id"])
@@ -131,19 +138,19 @@ class SchedulesApi(Feature):
         "POST",
         f"{_ONE}/run",
         who=CHAT,
-        answers={202: "the occurrence", 404: "no such schedule", 409: "the run was refused", 429: "no room"},
+        answers={202: "it", 400: "bad input", 404: "no such schedule", 409: "the run was refused", 429: "no room"},
     )
     async def run_schedule(self, request: Request) -> ASGIApp:
         """Start a run of a schedule now, paused or not. A repeated Idempotency-Key starts nothing more."""
         key = idempotency(request, await self._bodies.read(request))
         asked = new_id("now") if key is None else f"{key.key}"
         owner, id = owner_of(request), request.path_params["schedule_id"]
-        _, one = await self._schedules.run_now(owner, id, asked, _key_of(request))
+        _, one = await self._schedules.run_now(owner, id, asked, key_of(request))
         if one.error is not None:
             raise OwnerRefused(one.error)
         return Json(await self._occurrence(one), status_code=202)
 
-    @Endpoint("GET", f"{_ONE}/history", who=READ, answers={200: "the last occurrences", 404: "no such schedule"})
+    @Endpoint("GET", f"{_ONE}/history", who=READ, answers={200: "them", 400: "a bad query", 404: "no such schedule"})
     async def schedule_history(self, request: Request) -> ASGIApp:
         """Return the last 100 occurrences of a schedule, the newest first, each with its run or why there is none."""
         stored = await self._stored(request)
@@ -155,7 +162,7 @@ class SchedulesApi(Feature):
         who=READ,
         takes=PreviewedTimes,
         stores=False,
-        answers={200: "the next times", 400: "no such time"},
+        answers={200: "the next times", 400: "no such time", 413: "too large"},
     )
     async def preview_schedule(self, request: Request) -> ASGIApp:
         """Return the next five times of a plan; or what is wrong with it."""
@@ -211,7 +218,7 @@ class SchedulesApi(Feature):
         }
 
 
-def _key_of(request: Request) -> str:
+def key_of(request: Request) -> str:
     """Return the id of the API key of a request; empty for a person."""
     access = access_of(request)
     return access.credential if access.via == "key" else ""
