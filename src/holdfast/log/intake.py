@@ -113,8 +113,8 @@ class Intake:
             self.has_answered = any(map(_is_answer, events))
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
         segment = segment_of(events)
-        if self.wait is not None and not self.wait.has_begun:
-            self.wait.has_begun = has_output(segment)
+        if self.wait is not None and not self.wait.has_begun and (segment.texts or has_output(segment)):
+            self.wait.has_begun = True
         return segment
 
     def end(self) -> Segment:

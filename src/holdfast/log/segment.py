@@ -160,7 +160,9 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 def has_output(segment: Segment) -> bool:
     """Return whether part of an answer is in a segment."""
-    return bool(segment.texts) or any(type(event) in SPOKEN and not _is_earlier(event) for event in segment.others)
+    if segment.texts:
+        return True
+    return any(type(event) in SPOKEN and not _is_earlier(event) for event in segment.others)
 
 
 class OutputTimes:
@@ -187,7 +189,7 @@ class OutputTimes:
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now
-        if has_output(segment):
+        if segment.texts or has_output(segment):
             self.first_at = now
 
 

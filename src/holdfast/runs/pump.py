@@ -181,7 +181,8 @@ class Pump:
         segment = self.intake.take(events)
         if (wait := self.intake.wait) is not None and wait.since is None:
             wait.since = self.touched
-            self.shared.watch(self)
+            if not wait.asked.first == wait.asked.silence == self.run.idle:
+                self.shared.watch(self)
         if segment is not NOTHING:
             self.append(segment)
             times = self.times
