@@ -632,6 +632,7 @@ REQUIREMENTS: dict[str, str] = {
     "share.group": "A group reads a session that is shared with it, or writes in it; messages name their writer.",
     "share.group-limits": "Only the owner deletes, renames or shares a session, and runs agents in it.",
     "share.group-ends": "Leaving the group, or the end of the share, ends access and open streams within a second.",
+    "seen.cursor": "What a person has seen of a session is one cursor on all devices; it only moves forward.",
     "presets.kept": "Presets and prompts are kept under a name that is unique for its owner, who alone changes them.",
     "presets.group": "A group uses what a member shares with it, until the member leaves or takes it back.",
     "presets.used": "A chat takes model, system prompt and parameters from a preset, and says from which.",

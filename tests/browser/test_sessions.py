@@ -3,13 +3,14 @@
 import asyncio
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, expect
 
 from tests.browser.cable import Cable
-from tests.browser.tab import Tab
+from tests.browser.tab import Tab, becomes
 from tests.browser.test_long_session import long_session
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -471,3 +472,28 @@ async def test_a_chat_that_was_answered_or_failed_meanwhile_is_marked_until_it_i
 
     await expect(line(tab, "Of failure").get_by_title("Failed")).to_be_visible()
     await expect(line(tab, "Of readiness").locator(".news")).to_have_count(0)
+
+
+@requirement("ui.browser-sessions", "seen.cursor")
+async def test_what_is_read_on_one_device_is_read_on_the_other(tab, new_tab, api, up):
+    """Two browsers, one person. An answer in a chat that is open here, with its end in view, needs no mark anywhere."""
+    up.enqueue(answer("Ready."), answer("Again."))
+    session = await api.new_session(title="On two devices")
+    phone = await new_tab()
+    for each in (tab, phone):
+        await expect(line(each, "On two devices")).to_be_visible()
+    await api.settled(await api.start(session, "Go", "up/m"))
+    for each in (tab, phone):
+        await expect(line(each, "On two devices").get_by_title("New response")).to_be_visible()
+    await line(tab, "On two devices").locator("a").click()
+    await tab.sees_ending("completed", "Ready.")
+    await expect(line(phone, "On two devices").locator(".news")).to_have_count(0)
+    await api.settled(await api.start(session, "Again", "up/m"))
+    await tab.sees_ending("completed", "Again.")
+
+    await becomes(None, partial(unread, api, session))
+    await expect(line(phone, "On two devices").locator(".news")).to_have_count(0)
+
+
+async def unread(api: Native, session: str) -> str | None:
+    return (await api.get(f"/api/sessions/{session}/seen"))["unread"]

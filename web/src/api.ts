@@ -229,6 +229,9 @@ export const api = {
       Pick<Session, "title" | "pinned" | "model" | "system" | "params" | "on_break" | "preset" | "head_id">
     >,
   ) => call<Session>("PATCH", `/api/sessions/${id}`, { body }),
+  /** Tell what the caller has seen, or was told of. */
+  noteSeen: (id: string, body: { seen?: number; told?: number }) =>
+    call<void>("PUT", `/api/sessions/${encodeURIComponent(id)}/seen`, { body }),
   deleteSession: (id: string, keepalive = false) => call<void>("DELETE", `/api/sessions/${id}`, { keepalive }),
   deleteSessions: (sessions: string[], keepalive = false) =>
     call<{ failed: { id: string; message: string }[] }>("POST", "/api/sessions/delete", {

@@ -8,6 +8,7 @@ import { App } from "./app";
 import { startConnection } from "./connection";
 import { refuseToOpenFiles } from "./files/attaching";
 import { listenForKeys } from "./keyboard";
+import { watchUnread } from "./notifications/unread";
 import { followOtherTabs } from "./people/passing";
 import { followHistory, followLinks, isAtEntrance } from "./router";
 import { watchAttention } from "./state/attention";
@@ -17,7 +18,6 @@ import { followPlace } from "./state/current";
 import { keepModels } from "./state/models";
 import { keepPresets } from "./state/presets";
 import { keepSessions } from "./state/sessions";
-import { watchUnread } from "./state/unread";
 import { speak } from "./words";
 
 /** Whatever the page does of its own accord begins here: no module does anything when it is imported. */

@@ -23,6 +23,7 @@ import { found } from "./chat/found";
 import { choose, chosen, organized } from "./filing/chosen";
 import { newChat } from "./keyboard";
 import { withoutMarks } from "./markdown/plain";
+import { unread } from "./notifications/unread";
 import { leave } from "./people/passing";
 import { navigate, place, type View } from "./router";
 import { caller, isAdmin, isGuest, isPerson } from "./state/caller";
@@ -41,7 +42,6 @@ import {
   setPinned,
 } from "./state/sessions";
 import { complain } from "./state/toasts";
-import { unread } from "./state/unread";
 import type { ListedSession, SearchHit } from "./types";
 import { useElement } from "./ui/element";
 import { Icon } from "./ui/icon";
@@ -309,7 +309,7 @@ function Standing({ session }: { session: ListedSession }) {
     ? session.needs_approval
       ? ["needs-you", t().needsApproval]
       : ["running", t().generating]
-    : [`news ${news}`, t().news[news ?? "ready"]];
+    : [`news ${news}`, t().news[news ?? "completed"]];
   return (
     <span class={name} title={label}>
       <span class="sr-only">{label}</span>

@@ -7,6 +7,7 @@ const at = (date: Date) => ({
   ...viewOf(),
   active_run: null,
   needs_approval: false,
+  unread: null,
   hit: null,
   updated_at: date.toISOString(),
 });

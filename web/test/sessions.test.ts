@@ -7,6 +7,7 @@ const listed = (changes: Partial<ListedSession>): ListedSession => ({
   ...viewOf(),
   active_run: null,
   needs_approval: false,
+  unread: null,
   hit: null,
   ...changes,
 });

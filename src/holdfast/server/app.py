@@ -22,6 +22,7 @@ from .features.audit.api import AuditFeature
 from .features.budgets.api import BudgetsFeature
 from .features.chat.feature import ChatFeature
 from .features.data.feature import DataFeature
+from .features.notifications.feature import NotificationsFeature
 from .features.observe.feature import ObserveFeature
 from .features.page.web import PageFeature, is_of_the_page
 from .features.presets.feature import PresetsFeature
@@ -127,7 +128,7 @@ class HoldfastServer:
         started = [self.accounts, self.settings, AgentsFeature(running.agents, store)]  # in this order
         versions = VersionsFeature(http, running, reach, sessions.views)
         chats = [chat, self.responses, sessions, versions, presets, schedules, sharing]
-        others = [*chats, self.compare, self.evals, self.data, budgets]
+        others = [*chats, NotificationsFeature(http, running, reach), self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]
 

@@ -16,6 +16,7 @@ from .filing import ANY, FilingStore, Filter
 from .nodes import NodeStore
 from .people.audit import AuditStore
 from .people.owned import OwnedStore
+from .people.readers import ReaderStore
 from .records import Cap as Cap
 from .records import CapKind as CapKind
 from .records import Charge as Charge
@@ -180,7 +181,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
 
-class Store(NodeStore, AuditStore, OwnedStore, FilingStore, Protocol):
+class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protocol):
     """Keeps runs, their logs, sessions, the documents of features, and the server's API keys.
 
     Every method is one transaction: it takes effect as a whole or not at all. If the medium cannot be reached, a method

@@ -265,6 +265,8 @@ class ListedSessionJson(SessionHeadJson):
 
     active_run: str | None
     needs_approval: bool
+    unread: OutcomeJson | None
+    """How the last response ended, if the caller has not seen that on any device."""
     hit: SearchHitJson | None
 
 

@@ -3,6 +3,7 @@
 import { ArrowDown } from "lucide";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { isEndInView } from "../notifications/unread";
 import { target } from "../router";
 import type { Conversation, Ending } from "../state/conversation";
 import { showBranch } from "../state/current";
@@ -32,6 +33,9 @@ export function Messages({ transcript }: { transcript: Conversation }) {
   };
   useLayoutEffect(() => view.attach(scroller.current), []);
   useLayoutEffect(() => view.drawn());
+  useEffect(() => {
+    isEndInView.value = view.isAtEnd.value;
+  }, [view.isAtEnd.value]);
   const isOnBranch = transcript.messages.value.some(({ id }) => id === target.value);
   const sought = lines.find((line) => target.value && has(line, target.value))?.key ?? null;
   const led = useRef<string | null>(null);

@@ -3,7 +3,6 @@ import { call, key } from "../api";
 import { forgetKey } from "../connection";
 import { place, wouldLose } from "../router";
 import { forgetDrafts } from "../state/drafts";
-import { forgetSeen } from "../state/unread";
 
 const CHANNEL = "holdfast.person";
 
@@ -45,7 +44,6 @@ export async function leave(): Promise<void> {
 /** Nobody is signed in any more: show so in all tabs of this browser. */
 export function gone(): void {
   forgetDrafts();
-  forgetSeen();
   tellOtherTabs();
   go("/sign-in");
 }

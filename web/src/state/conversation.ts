@@ -36,6 +36,8 @@ export abstract class Conversation {
   /** The run that ended last, of those that this tab has seen going on or has started. */
   readonly ended = signal<Ending | null>(null);
   readonly isRunning = computed(() => this.live.value !== null);
+  /** The number of the last entry of the chat's feed that this tab has taken. */
+  readonly read = signal(0);
   /** The last message of the branch that is shown. */
   readonly head = computed(() => this.messages.value.at(-1) ?? null);
   /** What was sent and is not on the page yet. */

@@ -105,7 +105,8 @@ export function noteSession(changes: Partial<ListedSession> & { id: string }): v
     before && Object.entries(changes).every(([name, value]) => before[name as keyof ListedSession] === value);
   const isNew = !before && changes.created_at && !query.peek() && !leaving.has(changes.id);
   if (isKnown || !(before || isNew)) return;
-  const session = { active_run: null, needs_approval: false, hit: null, ...before, ...changes } as ListedSession;
+  const none = { active_run: null, needs_approval: false, unread: null, hit: null };
+  const session = { ...none, ...before, ...changes } as ListedSession;
   if (!query.peek() && !belongs(session)) return drop(session.id);
   sessions.value = query.peek()
     ? list.map((each) => (each === before ? session : each))

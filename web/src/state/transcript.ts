@@ -39,7 +39,6 @@ export class Transcript extends Conversation {
   readonly sending = computed(() => this.#sending.value?.content ?? null);
 
   readonly #sending = signal<Sending | null>(null);
-  #n = 0;
   #sent: Run | null = null;
   #unwatch: () => void = () => {};
   #isClosed = false;
@@ -212,7 +211,7 @@ export class Transcript extends Conversation {
     this.shared.value = shared;
     this.messages.value = messages;
     this.queued.value = queued;
-    this.#n = Number.parseInt(feed, 10);
+    this.read.value = Number.parseInt(feed, 10);
     if (!active_run) this.live.value = null;
     else if (this.live.value?.id !== active_run.id) this.live.value = LiveRun.of(active_run);
     this.loading.value = "ready";
@@ -247,8 +246,8 @@ export class Transcript extends Conversation {
   }
 
   #takeEntry(entry: FeedEntry): void {
-    if (entry.n <= this.#n) return;
-    this.#n = entry.n;
+    if (entry.n <= this.read.peek()) return;
+    this.read.value = entry.n;
     switch (entry.type) {
       case "message.added":
       case "message.changed":

@@ -53,10 +53,11 @@ export const ar: Words = {
   noChats: "ستظهر محادثاتك هنا.",
   generating: "يجري إنشاء رد",
   news: {
-    ready: "رد جديد",
+    completed: "رد جديد",
     failed: "فشلت",
     interrupted: "قُطعت",
-    budget: "توقفت عند حد الميزانية",
+    truncated: "توقّف عند حد الرموز",
+    stopped: "متوقف",
   },
   needsApproval: "بانتظار الموافقة",
   organize: "تنظيم…",

@@ -54,10 +54,11 @@ export const de: Words = {
   noChats: "Hier erscheinen Ihre Chats.",
   generating: "Antwort wird erstellt",
   news: {
-    ready: "Neue Antwort",
+    completed: "Neue Antwort",
     failed: "Fehlgeschlagen",
     interrupted: "Unterbrochen",
-    budget: "Am Budgetlimit beendet",
+    truncated: "Am Token-Limit beendet",
+    stopped: "Gestoppt",
   },
   needsApproval: "Wartet auf Freigabe",
   organize: "Ordnen…",

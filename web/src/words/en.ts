@@ -52,10 +52,11 @@ export const en = {
   noChats: "Your chats will appear here.",
   generating: "Generating a response",
   news: {
-    ready: "New response",
+    completed: "New response",
     failed: "Failed",
     interrupted: "Interrupted",
-    budget: "Stopped at the budget limit",
+    truncated: "Stopped at the token limit",
+    stopped: "Stopped",
   },
   needsApproval: "Waiting for approval",
   organize: "Organize…",

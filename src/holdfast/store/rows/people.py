@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
+from ...events import Outcome
 from .. import Document
 from ..people.audit import AuditEntry, AuditFilter, chained_entry
+from ..people.readers import Standing, Wanted
 from . import Querying, Row, first
 from .reading import Reading
 from .structs import as_document, decode, encode
@@ -55,6 +57,16 @@ class PeopleReading(Reading):
         rows = yield ("old_sessions", "old_chat", *conditions), {"before": before, "limit": limit, **owners}
         return [(row["id"], row["owner"]) for row in rows]
 
+    def standings(self, reader: str, session_ids: Sequence[str]) -> Querying[dict[str, Standing]]:
+        """Return sessions as a person knows them."""
+        asked = {"reader": reader, "ids": self._dialect.many(session_ids)}
+        return {row["id"]: _as_standing(row) for row in (yield ("standings", "these_sessions"), asked)}
+
+    def read_by(self, reader: str, after: str, limit: int) -> Querying[dict[str, Standing]]:
+        """Return what a person has read."""
+        rows = yield ("standings", "read_by"), {"reader": reader, "after": after, "limit": limit}
+        return {row["id"]: _as_standing(row) for row in sorted(rows, key=lambda row: str(row["id"]))}
+
 
 class PeopleWriting(PeopleReading):
     """The writes of one transaction to the audit log and to all data of an owner."""
@@ -81,6 +93,25 @@ class PeopleWriting(PeopleReading):
         yield "delete_document_by_number", numbers
         yield "forget_nothing_stored", {"owner": owner}
         return len(numbers)
+
+    def note_reader(self, session_id: str, reader: str, seen: int, told: int) -> Querying[bool]:
+        """Move what a person has seen and was told of forward."""
+        row = first((yield ("standings", "one_session"), {"reader": reader, "session_id": session_id}))
+        if row is None or (min(seen, row["feed_n"]) <= row["seen"] and min(told, row["feed_n"]) <= row["told"]):
+            return False
+        yield "note_reader", {"session_id": session_id, "reader": reader, "seen": seen, "told": told}
+        return True
+
+    def set_wanted(self, session_id: str, reader: str, wanted: Wanted | None) -> Querying[None]:
+        """Set what a person wants to be told of a session."""
+        yield "set_wanted", {"session_id": session_id, "reader": reader, "wanted": wanted or ""}
+
+    def forget_reader(self, reader: str, limit: int) -> Querying[int]:
+        """Delete what a person has seen of any session."""
+        rows = yield "readers_to_forget", {"reader": reader, "limit": limit}
+        forgotten = [(row["session"], reader) for row in rows]
+        yield "forget_reader", forgotten
+        return len(forgotten)
 
     def disown_usage(self, owner: str) -> Querying[int]:
         """Remove an owner and the keys from their usage."""
@@ -113,6 +144,24 @@ _COLUMNS = ("n", "id", "at", "actor", "action", "target", "hash")
 def _values(entry: AuditEntry) -> dict[str, Any]:
     body = {name: value for name, value in msgspec.to_builtins(entry).items() if name not in _COLUMNS}
     return {name: getattr(entry, name) for name in _COLUMNS} | {"body": encode(body)}
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """What an entry of the feed says of a run that has ended."""
+
+    outcome: Outcome
+
+
+def _as_standing(row: Row) -> Standing:
+    ended = None if row["data"] is None else msgspec.convert(decode(row["data"]), _Ended)
+    return Standing(
+        end=row["feed_n"],
+        seen=row["seen"],
+        told=row["told"],
+        wanted=row["wanted"] or None,
+        ended=row["ended"] or 0,
+        outcome=ended and ended.outcome,
+    )
 
 
 def _as_entry(row: Row) -> AuditEntry:

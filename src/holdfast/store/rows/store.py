@@ -37,6 +37,7 @@ from ..filing import ANY, Filing, Filter, Labels
 from ..indexing import Indexer
 from ..nodes import RunsElsewhere
 from ..people.audit import AuditEntry, AuditFilter
+from ..people.readers import Standing, Wanted
 from ..records import Intent, NodeDetails, NodeRecord
 from . import Querying
 from .nodes import NodesReading
@@ -518,6 +519,26 @@ class RowStore(ABC):
     async def delete_documents_of(self, owner: str, limit: int = 100) -> int:
         """Delete documents of an owner."""
         return await self._write(lambda rows: rows.delete_documents_of(owner, limit))
+
+    async def note_reader(self, session_id: str, reader: str, *, seen: int = 0, told: int = 0) -> bool:
+        """Move what a person has seen and was told of forward."""
+        return await self._write(lambda rows: rows.note_reader(session_id, reader, seen, told), durable=False)
+
+    async def set_wanted(self, session_id: str, reader: str, wanted: Wanted | None) -> None:
+        """Set what a person wants to be told of a session."""
+        await self._write(lambda rows: rows.set_wanted(session_id, reader, wanted))
+
+    async def standings(self, reader: str, session_ids: Sequence[str]) -> dict[str, Standing]:
+        """Return sessions as a person knows them."""
+        return await self._read(lambda rows: rows.standings(reader, session_ids))
+
+    async def read_by(self, reader: str, *, after: str = "", limit: int = 500) -> dict[str, Standing]:
+        """Return what a person has read."""
+        return await self._read(lambda rows: rows.read_by(reader, after, limit))
+
+    async def forget_reader(self, reader: str, limit: int = 500) -> int:
+        """Delete what a person has seen of any session."""
+        return await self._write(lambda rows: rows.forget_reader(reader, limit))
 
     async def disown_usage(self, owner: str) -> int:
         """Remove an owner and the keys from their usage."""

@@ -34,6 +34,7 @@ TABLES = (
     ),
     _table("files", "n sha256 type data", page=4),
     _table("files_used", "session file", 2),
+    _table("readers", "session reader seen told wanted", 2),
     _table("messages", "session n id body", 2, page=100),
     _table("feed", "session n type data message", 2),
     _table("search", "session n words", 2, page=100),

@@ -104,6 +104,9 @@ ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT :limit
 -- name: has_word
 n IN (SELECT session FROM search WHERE words @@ CAST(CAST(:sought_{n} AS text) AS tsquery))
 
+-- name: these_sessions
+sessions.id = ANY (:ids)
+
 -- name: numbers_of_sessions
 SELECT id, n FROM sessions WHERE id = ANY (:ids)
 

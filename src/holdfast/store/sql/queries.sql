@@ -211,6 +211,42 @@ SELECT feed_n, (
 ) AS running
 FROM sessions WHERE id = :session_id
 
+-- name: note_reader
+INSERT INTO readers (session, reader, seen, told)
+SELECT n, :reader, CASE WHEN :seen < feed_n THEN :seen ELSE feed_n END, CASE WHEN :told < feed_n THEN :told ELSE feed_n END
+FROM sessions WHERE id = :session_id
+ON CONFLICT (session, reader) DO UPDATE SET
+    seen = CASE WHEN excluded.seen > readers.seen THEN excluded.seen ELSE readers.seen END,
+    told = CASE WHEN excluded.told > readers.told THEN excluded.told ELSE readers.told END
+
+-- name: set_wanted
+INSERT INTO readers (session, reader, seen, told, wanted) SELECT n, :reader, 0, 0, :wanted FROM sessions WHERE id = :session_id
+ON CONFLICT (session, reader) DO UPDATE SET wanted = excluded.wanted
+
+-- name: standings
+SELECT sessions.id, feed_n, coalesce(seen, 0) AS seen, coalesce(told, 0) AS told, coalesce(wanted, '') AS wanted,
+    ended.n AS ended, ended.data
+FROM sessions LEFT JOIN readers ON readers.session = sessions.n AND reader = :reader
+LEFT JOIN feed AS ended ON ended.session = sessions.n AND ended.n = (
+    SELECT n FROM feed WHERE session = sessions.n AND type = 'run.settled' ORDER BY n DESC LIMIT 1
+)
+WHERE {conditions}
+
+-- name: one_session
+sessions.id = :session_id
+
+-- name: read_by
+sessions.n IN (
+    SELECT session FROM readers JOIN sessions ON sessions.n = session
+    WHERE reader = :reader AND sessions.id > :after ORDER BY sessions.id LIMIT :limit
+)
+
+-- name: readers_to_forget
+SELECT session FROM readers WHERE reader = :reader LIMIT :limit
+
+-- name: forget_reader
+DELETE FROM readers WHERE session = ? AND reader = ?
+
 -- documents
 
 -- name: document

@@ -92,6 +92,9 @@ WHERE EXISTS (
     WHERE session = (SELECT n FROM sessions WHERE id = :session_id) AND file = files.n
 )
 
+-- name: these_sessions
+sessions.id IN (SELECT value FROM json_each(CAST(:ids AS TEXT)))
+
 -- documents
 
 -- name: audit_of_actors

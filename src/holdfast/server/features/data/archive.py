@@ -18,6 +18,7 @@ from ....store import Document, KeyRecord, RunRecord, StoredFile
 from ....store.documents import Stored
 from ....store.files import referred_to
 from ....store.people.audit import AuditEntry, AuditFilter
+from ....store.people.readers import Standing
 from ....store.records import UsageRow
 from ....wires import native
 from ..accounts.people.accounts import Account
@@ -71,6 +72,10 @@ class ArchivedStore(Protocol):
         """Return the usage of some days."""
         ...
 
+    async def read_by(self, reader: str, *, after: str = "", limit: int = 500) -> dict[str, Standing]:
+        """Return what a person has read."""
+        ...
+
     async def list_keys(self) -> Sequence[KeyRecord]:
         """Return all keys."""
         ...
@@ -113,7 +118,15 @@ class Archive:
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
-        things = (self._sessions(), self._runs(), self._documents(), self._used(), self._keys(), self._audit())
+        things = (
+            self._sessions(),
+            self._runs(),
+            self._documents(),
+            self._seen(),
+            self._used(),
+            self._keys(),
+            self._audit(),
+        )
         for parts in (self._head(), *things):
             async for piece in parts:
                 yield piece
@@ -185,6 +198,15 @@ class Archive:
         }
         name = f"documents/{safe_name(document.kind)}/{safe_name(document.id)}.json"
         return self._entry(name, in_pieces(exported))
+
+    async def _seen(self) -> AsyncGenerator[bytes]:
+        """Yield what the person has seen of sessions, those of others included."""
+        exported, after = dict[str, object](), ""
+        while page := await self._store.read_by(self._owner, after=after):
+            exported |= {id: {"seen": known.seen, "notify": known.wanted} for id, known in page.items()}
+            after = max(page)
+        for piece in self._entry("seen.json", in_pieces(exported)):
+            yield piece
 
     async def _used(self) -> AsyncGenerator[bytes]:
         """Yield the usage of the person, by day (days since 1970), key and model."""

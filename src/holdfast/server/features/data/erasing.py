@@ -139,6 +139,7 @@ class Erasing:
             "sessions": lambda: self._sessions(owner),
             "runs": lambda: self._runs(owner),
             "usage": lambda: store.disown_usage(owner),
+            "read marks": lambda: store.forget_reader(owner),
             "documents": lambda: store.delete_documents_of(owner),
             "sign-ins": lambda: store.delete_documents_of(account),
             "keys": lambda: store.forget_keys(account),

@@ -119,7 +119,8 @@ class _List:
         if session.kind != "chat" or session.owner != self._owner:
             return b""
         running = (run for run in await self._engine.of_session(session_id) if run.status == "running")
-        listed = session_in_list(session, next(running, None))
+        known = await self._store.standings(self._owner, [session_id])
+        listed = session_in_list(session, next(running, None), known.get(session_id))
         return native.list_frame(cursor, {"type": "session.listed", "session": listed})
 
 

@@ -19,6 +19,7 @@ from ....runs.run import Run
 from ....store import SearchHit, Store
 from ....store.files import with_files
 from ....store.filing import Filing, Filter, unfiled
+from ....store.people.readers import Standing
 from ....wires import native
 from ....wires.shapes import ListedSessionJson, MessageJson, OpenSessionJson, SharedJson
 from ...kit.caller import access_of, owner_of
@@ -180,7 +181,11 @@ class SessionsApi(Feature):
         )
         hits = await self._store.find_messages([session.id for session in sessions], text) if text else {}
         running = await self._engine.running(owner)
-        listed = [session_in_list(session, running.get(session.id), hits.get(session.id)) for session in sessions]
+        known = await self._store.standings(owner, [session.id for session in sessions])
+        listed = [
+            session_in_list(session, running.get(session.id), known.get(session.id), hits.get(session.id))
+            for session in sessions
+        ]
         return Json({"sessions": listed, "next": sessions[-1].id if len(sessions) == limit else None, "feed": feed})
 
     @Endpoint(
@@ -335,12 +340,15 @@ class SessionsApi(Feature):
         return json_of({"stopped": [self._views.json(run) for run in stopped]})
 
 
-def session_in_list(session: Session, run: Run | None, hit: SearchHit | None = None) -> ListedSessionJson:
-    """Return a session as lists show it, with its active run."""
+def session_in_list(
+    session: Session, run: Run | None, known: Standing | None, hit: SearchHit | None = None
+) -> ListedSessionJson:
+    """Return a session as lists show it, with its active run, as its owner knows it."""
     return {
         **native.listed_session(session),
         "active_run": run.id if run else None,
         "needs_approval": run is not None and run.waits,
+        "unread": None if known is None else known.unread,
         "hit": native.search_hit(hit) if hit else None,
     }
 

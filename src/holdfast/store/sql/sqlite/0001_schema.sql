@@ -180,6 +180,18 @@ CREATE TABLE files_used (
 
 CREATE INDEX files_used_by_file ON files_used (file);
 
+-- What each person has seen of a session, whoever owns it: numbers of its feed. `wanted` is what they want to be told of.
+CREATE TABLE readers (
+    session INTEGER NOT NULL REFERENCES sessions (n) ON DELETE CASCADE,
+    reader  TEXT NOT NULL,
+    seen    INTEGER NOT NULL,
+    told    INTEGER NOT NULL,
+    wanted  TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, reader)
+) WITHOUT ROWID;
+
+CREATE INDEX readers_by_reader ON readers (reader);
+
 -- Nodes that share the store: their leases, what they hold, and the requests to them.
 CREATE TABLE keepers (
     number  INTEGER PRIMARY KEY,
