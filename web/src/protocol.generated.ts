@@ -228,6 +228,7 @@ export interface ListedSession {
   pinned: boolean;
   tags: string[];
   title: string;
+  unread: "completed" | "failed" | "interrupted" | "stopped" | "truncated" | null;
   updated_at: string;
 }
 
