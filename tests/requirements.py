@@ -312,6 +312,15 @@ REQUIREMENTS: dict[str, str] = {
         "and filing is no change of the conversation."
     ),
     "hist.bulk": "Several chats are filed in one call, all or none; of several that are deleted each is reported.",
+    "imports.chatgpt": (
+        "An export of ChatGPT is imported with branches, files, reasoning, programs and canvases; also the ZIP of 2026."
+    ),
+    "imports.others": "Exports of Open WebUI and of LibreChat are imported with their branches.",
+    "imports.report": (
+        "An import says what was found, added, known and refused, and why: never a success without chats. Each chat "
+        "comes whole or not at all, and none twice."
+    ),
+    "imports.hostile": "A hostile export is read in a process with limits, and refused with words; it leaves nothing.",
     "hist.run-list": "Runs are listed with their question and chat, and by outcome.",
     "hist.no-sharing": "The same first message without a session id shares nothing.",
     # llama.cpp's resumable dialect

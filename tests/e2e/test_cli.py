@@ -21,6 +21,7 @@ import pytest
 import pytest_asyncio
 
 from tests.requirements import requirement
+from tests.support.exports import chatgpt
 from tests.support.native import Native
 from tests.support.ports import free_port
 from tests.support.server import UP_KEY, Server, clean_environment, provider
@@ -762,6 +763,23 @@ async def test_sessions_are_filed_and_listed_by_folder_and_tag(shell, api):
     assert [second] == [line.split("\t")[0] for line in archived.out.splitlines()[1:]]
     assert "folder\tOf the sea\t1\ntag\tkept\t1\narchive\t\t1\n" in labels.out
     assert (2, True) == (nothing.code, "--folder" in nothing.err)
+
+
+@requirement("imports.report")
+async def test_an_export_of_chatgpt_is_imported_with_a_report(shell, api, tmp_path):
+    """What was refused is named, and the exit code says that something was."""
+    (tmp_path / "export.json").write_text(
+        json.dumps([chatgpt(), {"title": "Odd", "conversationId": "o", "messages": 1}])
+    )
+    (tmp_path / "other.json").write_text("{}")
+    first = await shell("import", "export.json")
+    again = json.loads((await shell("import", "export.json", "--json")).out)
+    nothing = await shell("import", "other.json")
+
+    assert "2 chats of ChatGPT: 1 added, 0 known already" in first.out
+    assert "Odd: it has no list of messages" in first.out
+    assert (1, 1, 1) == (first.code, again["known"], nothing.code)
+    assert "The file has no chats of ChatGPT" in nothing.err
 
 
 @requirement("hist.search-hit")

@@ -11,7 +11,7 @@ from .screen import guard
 click.Context.formatter_class = HelpText  # of every command
 
 SECTIONS = {
-    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "presets", "explain"),
+    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "import", "presets", "explain"),
     "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
     "Administer": ("user", "key", "secrets", "audit", "backup", "restore", "copy", "db"),
     "Other": ("lab",),
@@ -26,6 +26,7 @@ COMMANDS = {
     "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
     "presets": ("lists.presets:presets", "List, show, add, remove, export and import presets and prompts."),
+    "import": ("lists.importing:import_command", "Import chats that ChatGPT, Open WebUI or LibreChat have exported."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",

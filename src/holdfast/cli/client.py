@@ -93,12 +93,12 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Object | None = None,
+        body: Object | bytes | None = None,
         query: Params | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        if body is None:
-            return await self._http.send(method, path, query=query, headers=headers)
+        if body is None or isinstance(body, bytes):
+            return await self._http.send(method, path, body or b"", query=query, headers=headers)
         headers = {"Content-Type": "application/json", **(headers or {})}
         return await self._http.send(method, path, json.dumps(body).encode(), query=query, headers=headers)
 
@@ -144,7 +144,9 @@ class Api:
                 for _, event in decoder.feed(data):
                     yield msgspec.json.decode(event)
 
-    async def stream(self, method: str, path: str, body: Object | None = None) -> AsyncGenerator[tuple[str, Object]]:
+    async def stream(
+        self, method: str, path: str, body: Object | bytes | None = None
+    ) -> AsyncGenerator[tuple[str, Object]]:
         """Yield the events of any other stream with their names, until the connection ends."""
         decoder = SSEDecoder(max_event=256 * 1024 * 1024)
         try:

@@ -8,6 +8,39 @@ _GONE = "The id is misspelt, or the object was deleted or belongs to another own
 
 SESSION_ERRORS = (
     ErrorHelp(
+        "no_chats",
+        "400",
+        "the file to import has no chats of ChatGPT, Open WebUI or LibreChat",
+        "It is another file, such as a picture of a chat or the settings of a program, or its format is not known.",
+        "Choose the ZIP or the JSON file as the other program has exported it. An export of Holdfast is imported with "
+        "`POST /api/account/import`.",
+        "10.19",
+    ),
+    ErrorHelp(
+        "unreadable_export",
+        "400",
+        "the file to import is damaged, incomplete, too large, or in another encoding than UTF-8",
+        "A download was cut off, or the file was changed by hand. The message names the part.",
+        "Download the export again. Chats that were added before stay; importing again adds none of them twice.",
+        "10.21",
+    ),
+    ErrorHelp(
+        "import_running",
+        "409",
+        "the caller imports an export already, or the server as many as it can at once",
+        "An import goes on after its client has left.",
+        "Wait until it has ended.",
+        "10.20",
+    ),
+    ErrorHelp(
+        "import_stopped",
+        "503",
+        "the server ended, or failed, during an import",
+        "It was restarted, or its store was away.",
+        "Import the file again: what was added is known, and the rest is added.",
+        "10.20",
+    ),
+    ErrorHelp(
         "name_in_use",
         "409",
         "the owner has another preset or prompt with this name",

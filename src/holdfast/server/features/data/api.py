@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import IO
 
 import msgspec
 from starlette.requests import Request
@@ -21,7 +20,8 @@ from ....store.documents import Stored
 from ...kit.caller import access_of, address_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import PRIVATE, Json
-from ...kit.request import Bodies, BodyTooLarge, decode
+from ...kit.receiving import receive
+from ...kit.request import Bodies, decode
 from ..accounts.api.sign_in import Short, SigningIn
 from ..accounts.people.accounts import Account
 from ..accounts.people.people import People
@@ -86,7 +86,7 @@ class AccountDataApi(Feature):
         """Import the chats and comparisons of an archive, with new ids: all or nothing. Nothing is overwritten."""
         dry_run = _flag(request, "dry_run")
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
-            await _receive(request, file)
+            await receive(request, file, LARGEST_ARCHIVE)
             access = access_of(request)
             check_room = partial(self._budgets.require_room, access)
             importing = await asyncio.to_thread(
@@ -161,18 +161,3 @@ def _flag(request: Request, name: str) -> bool:
     if text not in ("true", "false"):
         raise BadRequest(f"{name} is true or false.", param=name)
     return text == "true"
-
-
-async def _receive(request: Request, file: IO[bytes]) -> None:
-    size, more = 0, True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise BadRequest("The client disconnected before it had sent its whole request.")
-        size += len(message.get("body", b""))
-        if size > LARGEST_ARCHIVE:
-            raise BodyTooLarge(LARGEST_ARCHIVE)
-        file.write(message.get("body", b""))
-        more = message.get("more_body", False)
-    if (access := access_of(request)).is_revoked:
-        raise access.end_error()

@@ -13,6 +13,7 @@ from ..accounts.api.sign_in import SigningIn
 from ..accounts.keys import Keys
 from ..accounts.people.people import People
 from ..audit.audit import Audit
+from ..importing.api import ImportsApi
 from ..sessions.sessions import SessionsApi
 from ..sharing.shares import Shares
 from .api import AccountDataApi
@@ -39,7 +40,10 @@ class DataFeature(Feature):
         engine, store, signing_in = running.engine, running.store, SigningIn(current.now, people)
         self.erasing = erasing = Erasing(store, engine, people, keys, rounds, batches, audit, shares)
         self.retention = Retention(current, people, sessions, engine, store, batches, rounds)
-        self.inner = (AccountDataApi(bodies, signing_in, people, running.budgets, erasing, engine, store),)
+        self.inner = (
+            AccountDataApi(bodies, signing_in, people, running.budgets, erasing, engine, store),
+            ImportsApi(running.budgets, engine, store),
+        )
 
     def begin(self, chores: Chores) -> None:
         """Delete what is too old, and what people have asked to delete."""

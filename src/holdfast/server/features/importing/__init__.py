@@ -1,0 +1,1 @@
+"""The import of chats that other programs have exported: ChatGPT, Open WebUI, LibreChat."""

@@ -1,0 +1,194 @@
+"""The child process that reads an export: a JSON file, or a ZIP with some. It writes one line of JSON for each chat.
+
+It has limits of memory and of time, and gets the names of two files: that of the export, and that of `formats.py`.
+Nothing is unpacked to the disk: a name in a ZIP leads nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import runpy
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+LARGEST_JSON = 400 * 1024 * 1024
+LARGEST_FILE = 20 * 1024 * 1024
+LARGEST_CHAT = 60 * 1024 * 1024
+MOST_IN_ALL = 8 * 1024 * 1024 * 1024
+MOST_NAMES = 200_000
+LONGEST_LIST = 64 * 1024 * 1024
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DECODER = json.JSONDecoder()
+_SPACE = " \t\r\n"
+_ASSET = re.compile("file[-_][A-Za-z0-9]+")
+"""The id of a file, with which its name begins: file-ID-name.png, file_ID.dat."""
+
+
+class Refused(Exception):
+    """The export, or a part of it, is not read; the text says why."""
+
+
+class Archive:
+    """A ZIP. The limits count what is really in it, not what it says."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            _check_list(file)
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except _DAMAGE as error:
+            raise Refused("The file is no ZIP, or it is damaged.") from error
+        self._left = MOST_IN_ALL
+        self.names = self._zip.namelist()
+        if len(self.names) > MOST_NAMES:
+            raise Refused(f"The ZIP has more than {MOST_NAMES} files.")
+        self._assets: dict[str, str] = {}
+        for name in self.names:
+            last = name.rpartition("/")[2]
+            self._assets.setdefault(last, name)
+            if found := _ASSET.match(last):
+                self._assets.setdefault(found[0], name)
+
+    def read(self, name: str, most: int) -> bytes:
+        """Return a file of the archive."""
+        if self._zip.getinfo(name).compress_type not in _READABLE:
+            raise Refused(f"{name[:200]} is compressed in a way that is not accepted: deflate is.")
+        try:
+            with self._zip.open(name) as entry:
+                data = entry.read(min(most, max(self._left, 0)) + 1)
+        except _DAMAGE as error:
+            raise Refused(f"{name[:200]} is damaged.") from error
+        self._left -= len(data)
+        if len(data) > most or self._left < 0:
+            raise Refused(f"{name[:200]} is too large.")
+        return data
+
+    def find(self, id: str, name: str) -> tuple[str, str] | None:
+        """Return name and base64 of a file that a message refers to."""
+        entry = self._assets.get(id) or self._assets.get(name)
+        if not entry:
+            return None
+        try:
+            data = self.read(entry, LARGEST_FILE)
+        except Refused:
+            return None
+        return name or entry.rpartition("/")[2], base64.b64encode(data).decode("ascii")
+
+
+def _check_list(file: Any) -> None:
+    """Refuse a list of files that would fill the memory: `ZipFile` reads all of it at once."""
+    file.seek(0, 2)
+    size = file.tell()
+    file.seek(max(0, size - 66_000))
+    end = file.read()
+    at = end.rfind(b"PK\x05\x06")
+    listed = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+    if listed > LONGEST_LIST and listed != 0xFFFFFFFF:
+        raise Refused("The ZIP has too many files.")
+
+
+def parsed(data: bytes, name: str) -> Iterator[Any]:
+    """Yield the entries of a JSON list, one at a time, or the one object."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(f"{name[:200]} is not in UTF-8.") from None
+    at = _after_space(text, 0)
+    if text[at : at + 1] != "[":
+        yield _decoded(text, at, name)[0]
+        return
+    at = _after_space(text, at + 1)
+    while text[at : at + 1] != "]":
+        value, at = _decoded(text, at, name)
+        yield value
+        at = _after_space(text, at)
+        if text[at : at + 1] == ",":
+            at = _after_space(text, at + 1)
+        elif text[at : at + 1] != "]":
+            raise Refused(f"{name[:200]} is not valid JSON, or it is not complete.")
+
+
+def _decoded(text: str, at: int, name: str) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        raise Refused(f"{name[:200]} is not valid JSON, or it is not complete.") from None
+
+
+def _after_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def tell(**fields: Any) -> None:
+    """Write a line."""
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def main(path: str, formats: str) -> None:
+    """Read the export, and write what is in it."""
+    read_chat = runpy.run_path(formats)["read_chat"]
+    with open(path, "rb") as file:
+        is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    try:
+        archive = Archive(path) if is_zip else None
+        for name, data in _files(path, archive):
+            _tell_chats(name, data, read_chat, archive.find if archive else lambda id, name: None)
+        tell(kind="end")
+    except Refused as refused:
+        tell(kind="failed", why=str(refused))
+    except MemoryError:
+        tell(kind="failed", why="The export needs too much memory to be read.")
+
+
+def _files(path: str, archive: Archive | None) -> Iterator[tuple[str, bytes]]:
+    if archive is None:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_JSON + 1)
+        if len(data) > LARGEST_JSON:
+            raise Refused(f"The file is larger than {LARGEST_JSON} bytes.")
+        yield "", data
+        return
+    for name in archive.names:
+        if name.lower().endswith(".json") and "__MACOSX" not in name:
+            yield name, archive.read(name, LARGEST_JSON)
+
+
+def _tell_chats(name: str, data: bytes, read_chat: Any, find: Any) -> None:
+    """Write the chats of a file. What is wrong with the file is told, and the others are read."""
+    try:
+        for number, value in enumerate(parsed(data, name or "The file"), 1):
+            _tell_chat(name, number, value, read_chat, find)
+    except Refused as refused:
+        if not name:
+            raise
+        tell(kind="refused", title=name[-200:], why=str(refused))
+
+
+def _tell_chat(name: str, number: int, value: Any, read_chat: Any, find: Any) -> None:
+    title = value.get("title") if isinstance(value, dict) else None
+    shown = title[:200] if isinstance(title, str) and title else f"{name[-150:]} {number}".strip()
+    try:
+        chat = read_chat(value, find)
+        if chat is None:
+            return tell(kind="other")
+        line = json.dumps({"kind": "chat", "chat": chat})
+        if len(line) > LARGEST_CHAT:
+            raise ValueError("it is too large")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        tell(kind="refused", title=shown, why=str(error) if isinstance(error, ValueError) else "it is not valid")
+    else:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
