@@ -894,6 +894,7 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-filing": (
         "In a real browser: chats are moved to folders, tagged and archived, alone or several at once, with a way back."
     ),
+    "ui.browser-import": "In a real browser: an export of another program is imported, with its progress and a report.",
     "ui.browser-composer": (
         "In a real browser: pictures, models, instructions and parameters reach the model; what was typed is not lost."
     ),

@@ -16,10 +16,12 @@ import { density, setDensity, setTheme, theme } from "../state/preferences";
 import { a } from "../words/people";
 import "../styles/settings.css";
 import "../styles/views.css";
+import { Later } from "../ui/later";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { choice, choose, LANGUAGES, t } from "../words";
 
+const IMPORT = () => import("../importing/import");
 /** The address of these settings with this hash opens the form for a new provider. */
 const ADD_PROVIDER = "#add-provider";
 
@@ -40,6 +42,7 @@ export default function Settings() {
         <Group name={t().settingsOfYou}>
           <Permissions />
           <OwnShares />
+          <Later load={IMPORT} />
         </Group>
         <Group name={t().settingsOfBrowser}>
           <Appearance />

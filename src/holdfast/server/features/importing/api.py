@@ -31,6 +31,7 @@ LARGEST_EXPORT = 2 * 1024 * 1024 * 1024
 MOST_AT_ONCE = 2
 """Maximum number of imports of all owners at the same time."""
 _SECONDS_BETWEEN = 0.25
+_HEADERS = {**PRIVATE, "x-accel-buffering": "no"}
 
 
 class ImportRunning(Conflict):
@@ -152,7 +153,7 @@ class ImportsApi(Feature):
         going = _Going(self._importing(access))
         self._tasks.start(self._run(going, file, access.owner))
         if wants_events(request):
-            return StreamingResponse(going.frames(), media_type="text/event-stream", headers=PRIVATE)
+            return StreamingResponse(going.frames(), media_type="text/event-stream", headers=_HEADERS)
         await going.ended.wait()
         if going.error is not None:
             raise going.error
