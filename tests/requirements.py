@@ -295,6 +295,13 @@ REQUIREMENTS: dict[str, str] = {
         "is served as a download alone."
     ),
     "files.refused": "A file that no model can read is refused before anything is stored, with what to do.",
+    "hist.context": (
+        "A session says how many tokens its next request has, and the model's window if somebody has said it."
+    ),
+    "hist.compaction": (
+        "A summary takes the place of earlier messages in what a model is asked. They stay readable; the summary can "
+        "be edited and undone, one that broke off stands for nothing, and a chat that is too long can be summarised."
+    ),
     "files.uploads": (
         "A file can be sent ahead of its message: its type, size, pages and tokens are said, and it is kept for a day. "
         "Only its owner can refer to it."

@@ -215,6 +215,7 @@ NAMING = {
     "/api/sessions/{session_id}/regenerate",
     "/api/sessions/{session_id}/edit",
     "/api/sessions/{session_id}/continue",
+    "/api/sessions/{session_id}/compact",
     "/api/sessions/{session_id}/messages/{message_id}/fork",
     "/api/runs/{run_id}/fork",
     "/api/presets",  # asks no model: a chat with the preset does

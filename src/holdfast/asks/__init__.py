@@ -126,6 +126,8 @@ class SessionAsk(_ModelAsk, frozen=True, kw_only=True, tag="session"):
     """Whether the run has the tools of the agent `default`."""
     beginning: Beginning | None = None
     """What the answer begins with, if it is a fork of an earlier one."""
+    compacts: bool = False
+    """Whether the answer is a summary that takes the place of what is before it."""
 
 
 class PaneAsk(_ModelAsk, frozen=True, kw_only=True, tag="pane"):

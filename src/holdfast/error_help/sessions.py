@@ -163,6 +163,14 @@ SESSION_ERRORS = (
         "Send the whole conversation as `input`, or store the responses that you want to continue.",
     ),
     ErrorHelp(
+        "nothing_to_compact",
+        "409",
+        "no message comes before that a summary could stand for",
+        "The chat has no answer yet, or it ends with a summary.",
+        "Shorten the message itself, or choose a model with a larger context.",
+        "11.21",
+    ),
+    ErrorHelp(
         "response_not_settled",
         "409",
         "the previous response has not ended",

@@ -202,7 +202,7 @@ MODEL_ERRORS = (
         "400",
         "the prompt is longer than the context of the model",
         "The history, the files or the system prompt are too long for this model.",
-        "Begin a new session, shorten the prompt, or use a model with a larger context.",
+        "Compact the chat (`/compact`), shorten the prompt, or use a model with a larger context.",
     ),
 )
 """Errors of the embedded model, of tools and of prompts."""

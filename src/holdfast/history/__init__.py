@@ -125,6 +125,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the person who wrote it; empty without accounts."""
     automatic: bool = False
     """True if the server wrote it, to have an answer continued."""
+    compacts: bool = False
+    """True if it asks for a summary that takes the place of the messages before it."""
     edited: bool = False
     """True if a person has changed what a model had written."""
     created_at: float = 0.0

@@ -21,6 +21,7 @@ from .features.agents.grants import AgentsFeature
 from .features.audit.api import AuditFeature
 from .features.budgets.api import BudgetsFeature
 from .features.chat.feature import ChatFeature
+from .features.context.feature import ContextFeature
 from .features.data.feature import DataFeature
 from .features.notifications.feature import NotificationsFeature
 from .features.observe.feature import ObserveFeature
@@ -127,7 +128,8 @@ class HoldfastServer:
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
         started = [self.accounts, self.settings, AgentsFeature(running.agents, store)]  # in this order
         versions = VersionsFeature(http, running, reach, sessions.views)
-        chats = [chat, self.responses, sessions, versions, presets, schedules, sharing]
+        context = ContextFeature(http, running, reach, sessions.views)
+        chats = [chat, self.responses, sessions, versions, context, presets, schedules, sharing]
         others = [*chats, NotificationsFeature(http, running, reach), self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]

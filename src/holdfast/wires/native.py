@@ -234,6 +234,8 @@ def message(stored: Message, prices: Prices = NO_PRICES) -> MessageJson:
         fields["author"] = stored.author
     if stored.automatic:
         fields["automatic"] = True
+    if stored.compacts:
+        fields["compacts"] = True
     if stored.edited:
         fields["edited"] = True
     return fields

@@ -215,6 +215,7 @@ class MessageJson(TypedDict):
     legs: NotRequired[list[LegJson]]
     author: NotRequired[str]
     automatic: NotRequired[bool]
+    compacts: NotRequired[bool]
     edited: NotRequired[bool]
 
 

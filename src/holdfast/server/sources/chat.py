@@ -15,6 +15,7 @@ from ...attachments.reading import Reader
 from ...errors import ModelNotFound, NoPrice, ProviderBroke, ProviderError
 from ...events import AnswerBegins, Finish, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
+from ...history.compaction import compacted
 from ...ids import ModelName
 from ...log.log import Log
 from ...log.settlement import usage_so_far
@@ -22,8 +23,10 @@ from ...runs.run import Run
 from ...store import RunRecord, Store
 from ...store.files import with_files
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
+from ...upstreams.facts import facts_of
 from ..features.observe.traces import AnswerChat, Traces
 from .breaks import OnBreaks
+from .compacting import Conversation, is_compaction, summarised
 from .legs import FORKED, MOST_LEGS, Legs, Written
 from .model_files import ModelFiles
 from .patience import Patience
@@ -75,8 +78,21 @@ class ChatSources:
         """Answer a run by its model. If `alone`, without fallbacks."""
         if (beginning := beginning_of(record.ask)) is not None:
             return self._go_on_from(record, beginning, out)
+        if is_compaction(record):
+            return summarised(partial(self._summarise, record, name, out), partial(self._conversation, record, name))
         notice = notice_of(record)
         return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
+
+    async def _summarise(self, record: RunRecord, name: str, out: Outlet, messages: Sequence[dict[str, Any]]) -> None:
+        async def request(model: str) -> ChatRequest:
+            asked = await self._request(record, model)
+            return msgspec.structs.replace(asked, messages=alternating(messages))
+
+        await self._ask(record, name, request, out, alone=True)
+
+    async def _conversation(self, record: RunRecord, name: str) -> Conversation:
+        found = await self._providers.find(name)
+        return Conversation(await self.messages(record), (await facts_of(found.provider, found.model)).window)
 
     async def _go_on_from(self, record: RunRecord, beginning: Beginning, out: Outlet) -> None:
         """Answer with the beginning of an earlier answer, and let the run's model go on with it."""
@@ -322,9 +338,11 @@ class ChatSources:
             return chat_ask(ask).messages
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
-        shown = await with_files(self._store, record.session_id, branch(messages, record.parent_id))
+        path = compacted(branch(messages, record.parent_id))
+        shown = await with_files(self._store, record.session_id, path)
         system = chat_ask(ask).system or (session.system if session else None)
-        return alternating(for_model(shown, system))
+        said = for_model(shown, system)
+        return said if is_compaction(record) else alternating(said)
 
 
 def _begun_text(request: ChatRequest) -> str:

@@ -70,7 +70,7 @@ class HTTPProvider:
 
     async def facts(self, model: str) -> ModelFacts:
         """Return what is known of a model: what the upstream's list says, and what holds for the dialect."""
-        if self.models is None and not self._facts:
+        if self.models is None and model not in self._facts:
             await self._catalogue.names()
         found = self._facts.get(model) or self._facts.get(f"models/{model}") or ModelFacts()
         sees = self.sees if found.sees is None else found.sees

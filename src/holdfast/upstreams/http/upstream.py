@@ -74,7 +74,16 @@ _CANCEL_TIMEOUT = 1.0  # timeout of a request that cancels an answer, in seconds
 _NOT_RETRIED = " Its model may have worked on the request, so it was not sent again. Ask again for another answer."
 
 _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}  # OpenAI's code, and llama-server's type
-_TOO_LONG_MESSAGE = re.compile(r"exceeds the maximum number of tokens|prompt is too long")  # Gemini's, and Anthropic's
+_TOO_LONG_MESSAGE = re.compile(
+    r"exceeds the maximum number of tokens"  # Gemini's
+    r"|prompt is too long|exceed context limit"  # Anthropic's
+    r"|input is too long for requested model"  # Bedrock's
+    r"|maximum (?:context|prompt) length"  # vLLM's, DeepSeek's, Mistral's, OpenRouter's, xAI's
+    r"|exceeds? the (?:available )?context (?:size|length|window)"  # llama-server's, Ollama's
+    r"|greater than the context length"  # LM Studio's
+    r"|reduce the length of the messages",  # Groq's
+    re.IGNORECASE,
+)
 _NO_MODEL = re.compile(r"""^model ["'].*["'] not found""")  # Ollama's message
 _WRONG_KEY = b'"API_KEY_INVALID"'  # in Gemini's body: its status for a wrong key is 400
 

@@ -14,6 +14,7 @@ from ...errors import BadRequest
 from ...events import ToolCall
 from ...fields import wrong_field
 from ...history import Message, Role
+from ...history.compaction import SO_FAR
 
 Item: TypeAlias = dict[str, Any]
 Given: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
@@ -217,18 +218,11 @@ def _add(messages: list[Message], item: AnyItem, at: str) -> None:
             messages.append(Message(id="", role="tool", content=output, tool_call_id=item.call_id))
         case Compaction(encrypted_content=sealed):
             summary = _summary(sealed, f"{at}.encrypted_content")
-            messages.append(Message(id="", role="user", content=f"{_SO_FAR}\n\n{summary}"))
+            messages.append(Message(id="", role="user", content=f"{SO_FAR}\n\n{summary}"))
 
 
 # Compaction.
 
-COMPACT = (
-    "Summarise the conversation so far for a model that goes on with it and sees nothing else of it: what the user "
-    "wants, what was decided and done, the facts, names, numbers and code that are still needed, and what is left to "
-    "do. Answer with the summary alone."
-)
-"""The prompt for a summary of a conversation."""
-_SO_FAR = "Summary of the conversation so far:"
 _OURS = "hf1."
 
 

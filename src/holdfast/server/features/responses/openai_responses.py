@@ -16,12 +16,13 @@ from ....engine.core import Core
 from ....errors import NOT_RETRIED, BadRequest, Conflict, HoldfastError, RunNotFound
 from ....events import NOT_AGAIN, Completed, Failed, Interrupted, StoppedBy
 from ....history import alternating
+from ....history.compaction import COMPACT
 from ....runs.run import Run
 from ....store import RunRecord, Store
 from ....upstreams.responses.request import DIALECT
 from ....wires.anthropic.request import estimated_tokens
 from ....wires.openai import responses as openai_responses
-from ....wires.openai.response_items import COMPACT, Item, compaction_item, items_of, listed
+from ....wires.openai.response_items import Item, compaction_item, items_of, listed
 from ....wires.openai.responses import ECHOED
 from ....wires.openai.responses_request import (
     ReasoningOptions,

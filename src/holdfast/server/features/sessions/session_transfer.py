@@ -84,6 +84,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     tool_call_id: str | None = None
     steps: list[ImportedStep] = []
     automatic: bool = False
+    compacts: bool = False
     edited: bool = False
 
 
@@ -184,6 +185,7 @@ def imported_message(archived: ImportedMessage, now: float) -> Message:
         tool_call_id=archived.tool_call_id,
         steps=tuple(step.step() for step in archived.steps),
         automatic=archived.automatic and archived.role == "user",
+        compacts=archived.compacts and archived.automatic and archived.role == "user",
         edited=archived.edited and archived.role == "assistant",
         created_at=now,
     )

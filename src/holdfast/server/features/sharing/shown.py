@@ -68,6 +68,7 @@ def _message(message: Message, share: Share) -> MessageJson:
         steps=message.steps if has_tools else (),
         author=message.author if "names" in share.include else "",
         automatic=message.automatic,
+        compacts=message.compacts,
         created_at=message.created_at,
     )
     return native.message(shown)

@@ -1,0 +1,183 @@
+"""`/api/sessions/{session_id}/context` and `/compact`: how full a model's window is, and a summary to make room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ....access import CHAT_SHARED, READ_SHARED
+from ....asks import SessionAsk
+from ....engine.core import Core
+from ....errors import Conflict, MessageNotFound, SessionBusy, StaleView
+from ....history import Message, Session, alternating, branch, estimate_tokens, for_model
+from ....history.compaction import COMPACT, compacted, is_summary, with_compaction
+from ....ids import new_id
+from ....runs.run import Run
+from ....store import Store
+from ....upstreams.facts import facts_of
+from ....wires import native
+from ...config.settings import AGENT
+from ...kit.caller import access_of, owner_of
+from ...kit.feature import Endpoint, Feature
+from ...kit.http.errors import Json
+from ...kit.request import Bodies, decode, idempotency
+from ...sources.models import AllowedModels
+from ...starting.starting import Starting
+from ..sessions.run_json import RunViews, run_headers
+from ..sessions.session_input import user_message
+from ..sessions.session_runs import OwnerOnly
+from ..sharing.reach import Reach
+from ..versions.edits import copied_after
+
+
+class NothingToCompact(Conflict):
+    """There is no message that a summary could stand for."""
+
+    code = "nothing_to_compact"
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing to summarise: no answer comes before this place, or a summary stands there.")
+
+
+class Compact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Summarise the branch up to a message; without one, all of it."""
+
+    message_id: str | None = None
+    model: str | None = None
+    """The model that summarises; without it, the session's."""
+
+
+class UndoCompaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Go back to the messages themselves. `message_id` is that of the request for the summary, or of the summary."""
+
+    message_id: str
+
+
+_BAD = {400: "bad input", 404: "no such session or message", 413: "too large"}
+
+
+class ContextApi(Feature):
+    """The gauge of a session, and its compaction."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        views: RunViews,
+        reach: Reach,
+        starting: Starting,
+        models: AllowedModels,
+        engine: Core,
+        store: Store,
+    ) -> None:
+        self._bodies, self._views, self._reach, self._starting = bodies, views, reach, starting
+        self._models, self._engine, self._store = models, engine, store
+
+    @Endpoint(
+        "GET",
+        "/api/sessions/{session_id}/context",
+        who=READ_SHARED,
+        answers={
+            200: "the tokens of the next request, and the model's window",
+            400: "bad query",
+            404: "no such session",
+        },
+    )
+    async def get_context(self, request: Request) -> ASGIApp:
+        """Return about how many tokens the model of a session is asked next, and how many it can hold."""
+        session = await self._reach.session(request)
+        messages = branch(await self._store.messages(session.id), session.head_id)
+        tokens, is_reported = _tokens(compacted(messages), session.system)
+        found = (await self._models.find(access_of(request), session.model)).found
+        window = (await facts_of(found.provider, found.model)).window
+        source = "provider" if is_reported else "estimated"
+        return Json({"tokens": tokens, "source": source, "window": window, "model": found.name})
+
+    @Endpoint(
+        "POST",
+        "/api/sessions/{session_id}/compact",
+        who=CHAT_SHARED,
+        takes=Compact,
+        answers={
+            202: "the run that summarises",
+            409: "busy, a stale view, or nothing to compact",
+            429: "too many runs",
+            503: "the server is ending",
+            **_BAD,
+        },
+    )
+    async def compact(self, request: Request) -> ASGIApp:
+        """Let a model summarise the branch. From then on models are asked with the summary; every message stays."""
+        session = await self._reach.session(request)
+        raw = await self._bodies.read(request)
+        body = decode(raw or b"{}", Compact)
+        allowed = await self._starting.allow(request, body.model or session.model, idempotency(request, raw))
+        if isinstance(allowed, Run):
+            return self._response(allowed)
+        last = await self._last(session, body.message_id)
+        ask = SessionAsk(params=session.params, compacts=True)
+        record = allowed.record(ask, owner=session.owner, session_id=session.id, message_id=new_id("msg"))
+        if record.kind == AGENT and owner_of(request) != session.owner:
+            raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
+        run = await allowed.start(
+            record, [with_compaction(user_message(COMPACT))], parent=last.id, expect_head=session.head_id
+        )
+        return self._response(run)
+
+    async def _last(self, session: Session, message_id: str | None) -> Message:
+        """Return the last message that the summary stands for."""
+        messages = await self._store.messages(session.id)
+        path = branch(messages, session.head_id)
+        if message_id is not None:
+            place = next((place for place, each in enumerate(path) if each.id == message_id), None)
+            if place is None:
+                raise StaleView if any(each.id == message_id for each in messages) else MessageNotFound(message_id)
+            path = path[: place + 1]
+        is_fresh = len(path) > 1 and is_summary(path[-2], path[-1])
+        if is_fresh or not any(each.role == "assistant" for each in path):
+            raise NothingToCompact
+        return path[-1]
+
+    def _response(self, run: Run) -> ASGIApp:
+        headers = {**run_headers(run), "location": f"/api/runs/{run.id}"}
+        return Json(self._views.json(run), status_code=202, headers=headers)
+
+    @Endpoint(
+        "POST",
+        "/api/sessions/{session_id}/compact/undo",
+        who=CHAT_SHARED,
+        takes=UndoCompaction,
+        answers={200: "the session", 409: "busy, or a stale view", **_BAD},
+    )
+    async def undo_compaction(self, request: Request) -> ASGIApp:
+        """Take a summary out. What follows it is copied behind the messages that it stood for."""
+        session = await self._reach.session(request)
+        body = decode(await self._bodies.read(request), UndoCompaction)
+        path = branch(await self._store.messages(session.id), session.head_id)
+        for place, message in enumerate(path):
+            if message.compacts and body.message_id in [each.id for each in path[place : place + 2]]:
+                after = copied_after(path[place + 2 :], message)
+                return Json(native.session(await self._show(session, after, message.parent_id)))
+        raise MessageNotFound(body.message_id)
+
+    async def _show(self, session: Session, messages: list[Message], parent: str | None) -> Session:
+        try:
+            changed = await self._store.add_branch(
+                session.id, messages, parent=parent, expect_head=session.head_id, now=self._engine.now()
+            )
+        except SessionBusy as busy:
+            raise SessionBusy(busy.run_id, can_wait=False) from None
+        self._engine.touch(session.id, session.owner)
+        return changed
+
+
+def _tokens(messages: list[Message], system: str | None) -> tuple[int, bool]:
+    """Return about how many tokens a model is asked, and whether an upstream has counted most of them."""
+    for place in range(len(messages) - 1, -1, -1):
+        figures: Any = messages[place].figures
+        if figures is not None and figures.usage_source == "provider" and figures.input_tokens:
+            rest = estimate_tokens(for_model(messages[place + 1 :]))
+            return figures.input_tokens + (figures.output_tokens or 0) + rest, True
+    return estimate_tokens(alternating(for_model(messages, system))), False
