@@ -155,6 +155,7 @@ export interface Figures {
 export interface Message {
   author?: string;
   automatic?: boolean;
+  compacts?: boolean;
   content: string | Part[] | null;
   created_at: string;
   edited?: boolean;
