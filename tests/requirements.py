@@ -197,6 +197,7 @@ REQUIREMENTS: dict[str, str] = {
     "legs.chosen": "Whether an answer is gone on with is chosen by the request, the model and the kind of client.",
     "legs.spent": "Usage and cost are those of all calls, and budgets hold across them.",
     "legs.crash": "A detached run whose server dies goes on in the next process.",
+    "legs.agents": "A model call of an agent that breaks off is gone on with, and its tools are called once.",
     "wait.limits": "How long a model may be silent is its own limit, which grows with the prompt of a local one.",
     "truth.completed": "An answer that ended by itself is completed.",
     "truth.no-answer": (

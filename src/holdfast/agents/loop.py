@@ -17,6 +17,7 @@ from ..events import (
     TRUNCATED,
     AnswerBegins,
     Finish,
+    LegStarted,
     Notice,
     Outlet,
     Reasoning,
@@ -109,12 +110,13 @@ class Meter:
 
     def __init__(self, agent: Agent, used: Usage | None = None) -> None:
         self._agent = agent
-        self._before = used or Usage()
+        self.before = used or Usage()
+        """The usage of all steps before this one."""
         self._step = UsageMeter(Usage())
 
     def begin(self, messages: Messages) -> None:
         """Begin a step, with an estimate of its input."""
-        self._before, self._step = self.total(), UsageMeter(asked=estimate_tokens(messages))
+        self.before, self._step = self.total(), UsageMeter(asked=estimate_tokens(messages))
 
     def hear(self, event: Yielded) -> None:
         """Count an event of this step."""
@@ -127,7 +129,7 @@ class Meter:
 
     def total(self) -> Usage:
         """Return the usage of all steps; its source is "estimated" if that of any step is."""
-        return summed(self._before, self._step.used)
+        return summed(self.before, self._step.used)
 
     def check(self) -> None:
         """Raise `BudgetSpent` if a limit is reached."""
@@ -198,6 +200,8 @@ class Work:
             session_id=session_id,
         )
         self.meter = Meter(agent, used)
+        self._shown = 0 if done is None else sum(len(step.text) for step in done.all())
+        self._asked_at, self._legs = self._shown, 1
         self._ids = {call.id for turn in turns_of(messages) for call in calls_in(turn)}
         self._is_calling = False
         self._time: asyncio.Timeout | None = None
@@ -284,7 +288,7 @@ class Work:
 
     async def _ask_model(self) -> _Answer:
         """Ask the model, emit its answer as it comes, and hold its calls until the answer is complete."""
-        answer = _Answer([], [], [], [])
+        answer, self._asked_at = _Answer([], [], [], []), self._shown
         self.meter.begin(self._messages)
         self.meter.check()
         listener = _Listener(self, answer)
@@ -313,6 +317,9 @@ class Work:
         if isinstance(item, (Text, Reasoning)):
             self.meter.hear(item)
             (answer.text if isinstance(item, Text) else answer.reasoning).append(item.text)
+            self._shown += len(item.text) if isinstance(item, Text) else 0
+        elif isinstance(item, LegStarted):
+            return self._further(item)
         elif isinstance(item, ToolCall):
             answer.calls.append(item)
             self.meter.hear(item)
@@ -327,6 +334,12 @@ class Work:
             item = Usage(item.input_tokens, 0, "estimated")
             self.meter.hear(item)
         return None if isinstance(item, (ToolCall, ToolDelta, Finish, Thought)) else item
+
+    def _further(self, leg: LegStarted) -> LegStarted:
+        """Return a further leg of the model's answer with its place in the whole run."""
+        self._legs += 1
+        at, used = self._asked_at + leg.at, summed(self.meter.before, leg.usage)
+        return msgspec.structs.replace(leg, leg=self._legs, at=at, usage=used)
 
     def _named(self, call: ToolCall) -> ToolCall:
         """Return a call with a unique id, and with arguments that every provider accepts."""

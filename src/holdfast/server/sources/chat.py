@@ -24,6 +24,7 @@ from ...store import RunRecord, Store
 from ...store.files import with_files
 from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers, has_tools
 from ...upstreams.facts import facts_of
+from ..config.settings import AGENT
 from ..features.observe.traces import AnswerChat, Traces
 from .breaks import OnBreaks
 from .compacting import Conversation, is_compaction, summarised
@@ -167,7 +168,8 @@ class ChatSources:
                 out.emit([Notice("new_turn", notice)])
             if not alone and self._continues(record, found):
                 written = Written(model=found.name, text=_begun_text(request))
-                await self._legs(record, out, written, is_owed=_asks(request), most=MOST_LEGS).begin(found, request)
+                legs = self._legs(record, out, written, is_owed=_asks(request), most=MOST_LEGS, by_grant=by_grant)
+                await legs.begin(found, request)
                 return
             while True:
                 limits = self._patience_with.with_request(found, request)
@@ -191,17 +193,28 @@ class ChatSources:
     def _continues(self, record: RunRecord, found: FoundModel) -> bool:
         """Return whether another call goes on with an answer of a model that breaks off."""
         ask = record.ask
-        if isinstance(ask, ProgramAsk) or chat_ask(ask).n > 1 or record.kind != "chat":
+        if isinstance(ask, ProgramAsk) or chat_ask(ask).n > 1 or record.kind not in ("chat", AGENT):
             return False
         is_chat = isinstance(ask, SessionAsk) and record.lifetime == "detached"
         chosen = ask.on_break or (self._breaks.in_chats(found) if is_chat else self._breaks.of(found))
         return chosen == "continue"
 
-    def _legs(self, record: RunRecord, out: Outlet, written: Written, *, is_owed: bool, most: int) -> Legs:
+    def _legs(
+        self,
+        record: RunRecord,
+        out: Outlet,
+        written: Written,
+        *,
+        is_owed: bool,
+        most: int,
+        by_grant: bool = False,
+    ) -> Legs:
         """Return what lets models answer a run one after the other, in at most so many legs."""
+        begun_by = written.model
 
         async def answer(found: FoundModel, request: ChatRequest, out: Outlet) -> None:
-            if written.legs > 1:  # the first call was checked by who asks for it
+            is_granted = by_grant and found.name == begun_by
+            if written.legs > 1 and not is_granted:  # the first call was checked by who asks for it
                 await self._check(record, found.name)
             used = self._providers.use(found.provider)
             try:
@@ -217,6 +230,7 @@ class ChatSources:
             patience=self._patience_with.with_request,
             is_owed=is_owed,
             most=most,
+            holds_calls=record.kind == AGENT,
             has_stand_in=lambda model: model in self._fallbacks(),
         )
 
@@ -275,7 +289,7 @@ class ChatSources:
 
     def _can_resume(self, record: RunRecord, log: Log, found: FoundModel) -> bool:
         """Return whether another call can go on with the answer of a run that has lost its process."""
-        if record.lifetime != "detached" or not self._continues(record, found):
+        if record.kind != "chat" or record.lifetime != "detached" or not self._continues(record, found):
             return False
         has_tools = {"tools", "functions"} & model_ask(record.ask).params.keys()  # half a call may be in the log
         return not has_tools and len(log.legs) + 1 < self._most_legs(record, found)

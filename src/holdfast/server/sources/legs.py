@@ -2,7 +2,8 @@
 
 A leg is one call of an upstream. The first output of a further leg stands behind the event `leg.started`. A break is an
 end that the model did not choose: a cut connection, an error of the upstream, silence. After a tool call nothing is
-continued: a half-written call cannot be joined, and a whole one may have been used.
+continued: a half-written call cannot be joined, and a whole one may have been used. The calls of an agent's model wait
+for the end of its answer. If it breaks off before, they are dropped, and the next leg makes its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...events import (
     Notice,
     Outlet,
     Text,
+    Thought,
     ToolCall,
     ToolDelta,
     Usage,
@@ -66,9 +68,17 @@ class LegOutlet:
     """The outlet of one leg. It separates reasoning from text: only visible text is joined."""
 
     def __init__(
-        self, out: Outlet, written: Written, model: ModelName, *, think: bool, how: LegHow | None, reason: str
+        self,
+        out: Outlet,
+        written: Written,
+        model: ModelName,
+        *,
+        think: bool,
+        how: LegHow | None,
+        reason: str,
+        holds_calls: bool = False,
     ) -> None:
-        """`how` and `reason` are those of a further leg."""
+        """`how` and `reason` are those of a further leg. With `holds_calls` tool calls wait for the end of the leg."""
         self._out, self._written, self._model = out, written, model
         self._how: LegHow | None = how
         self._reason = reason
@@ -76,6 +86,8 @@ class LegOutlet:
         self._joint = None if how in (None, "anew") else _JOINTS[how](written.text)
         self._is_open = how is None
         self._waiting: list[Yielded] = []  # reasoning before the joint
+        self._holds_calls = holds_calls
+        self._calls: list[Yielded] = []  # and the thoughts that led to them
         self._texts = [written.text]
         self._before, self._meter = written.used, UsageMeter()
         self.time = asyncio.get_running_loop().time
@@ -108,7 +120,7 @@ class LegOutlet:
     def end(self) -> None:
         """Emit what was held back, at the end of the answer."""
         self._out.emit([event for item in self._splitter.end() for event in self._taken(item)])
-        self._out.emit(self._joined_at_the_end())
+        self._out.emit([*self._joined_at_the_end(), *self._take_calls()])
         self._keep()
 
     def break_off(self) -> None:
@@ -133,14 +145,22 @@ class LegOutlet:
             if is_failure(item):
                 self.failure = item
                 return []
-            ready = [*self._joined_at_the_end(), item]
+            ready = [*self._joined_at_the_end(), *self._take_calls(), item]
             self.has_ended = True
             return ready
         before = self._meter.used
         self._meter.hear(item)
         if isinstance(item, Usage):
             return [summed(self._before, item) if self._before.total_tokens else item]
+        if self._holds_calls and isinstance(item, (ToolDelta, ToolCall, Thought)):
+            self._calls.append(item)
+            return []
         return self._spoken(item, before) if type(item) in SPOKEN else [item]
+
+    def _take_calls(self) -> list[Yielded]:
+        """Return the calls that were held back: the leg has ended, so they are whole."""
+        calls, self._calls = self._calls, []
+        return calls
 
     def _spoken(self, item: Yielded, used: Usage) -> list[Yielded]:
         """Return what is emitted for part of an answer."""
@@ -162,7 +182,8 @@ class LegOutlet:
         """Return the rest of a continuation that ends before it was known how it fits."""
         if self._is_open:
             return []
-        rest = self._joint.end() if self._joint is not None else ""
+        only_calls = self._calls and self._joint is not None and self._joint.is_empty
+        rest = self._joint.end() if self._joint is not None and not only_calls else ""
         self._texts.append(rest)
         begun = self._begun(self._meter.used)
         return [*begun, Text(rest)] if rest else begun
@@ -203,13 +224,14 @@ class Legs:
         patience: Callable[[FoundModel, ChatRequest], ModelAsked],
         is_owed: bool,
         most: int,
+        holds_calls: bool,
         has_stand_in: Callable[[ModelName], bool],
     ) -> None:
         self._answer, self._stand_in, self._out = answer, stand_in, out
         self._written = written
         self._patience = patience
         self._is_owed = is_owed
-        self._most = most
+        self._most, self._holds_calls = most, holds_calls
         self._has_stand_in = has_stand_in
         self._asked = [written.model]
 
@@ -230,7 +252,15 @@ class Legs:
     ) -> None:
         """Let a model answer, and after a break the next. `first` is the request that all legs answer."""
         while True:
-            outlet = LegOutlet(self._out, self._written, found.name, think=found.provider.think, how=how, reason=reason)
+            outlet = LegOutlet(
+                self._out,
+                self._written,
+                found.name,
+                think=found.provider.think,
+                how=how,
+                reason=reason,
+                holds_calls=self._holds_calls,
+            )
             error = await self._leg(found, request, outlet)
             if error is None and outlet.failure is None:
                 return

@@ -49,6 +49,11 @@ class _Joint:
         self._held: str | None = ""
         """What is held back; None once the rest is passed on as it comes."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held back."""
+        return not self._held
+
     def feed(self, piece: str) -> str:
         """Return the new text of the answer. Raise `NotJoined` if the continuation does not fit."""
         if self._held is None:
