@@ -888,6 +888,10 @@ REQUIREMENTS: dict[str, str] = {
     "ui.browser-back": (
         "In a real browser: a page that comes back finds a dead connection at once, and loses no word."
     ),
+    "ui.browser-context": (
+        "The page shows how full a known window is. A chat is compacted by button, command, or by itself; the summary "
+        "stands below a quiet line, and can be undone. A message that was too long is sent again with one press."
+    ),
     "ui.browser-files": (
         "Files are attached by button, drop and paste, and measured before they are sent; what the chosen model cannot "
         "take is said. In the transcript a file opens as text, and is saved."

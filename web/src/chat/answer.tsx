@@ -1,6 +1,7 @@
 /** What a model said: while it is being said, and after, with how it ended. */
-import { Brain, ChevronRight, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
+import { Brain, ChevronRight, FoldVertical, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect, useState } from "preact/hooks";
+import { compactAndSend } from "../context/state";
 import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice, Seam } from "../state/live";
@@ -23,6 +24,8 @@ import { Spent, useSpentLimit } from "./spent";
 import { editing } from "./user-message";
 import { WhatToDo } from "./what-to-do";
 
+/** A message did not fit into the model's window. */
+const TOO_LONG = "context_length_exceeded";
 const ANSWER_EDIT = () => import("../versions/answer-edit");
 
 /** What is being said, or else what was said. */
@@ -308,6 +311,11 @@ export function NoAnswer({ ending, message, asked, isLast, isTemporary }: NoAnsw
         </span>
         {isLast && (
           <span class="ways-on">
+            {ending.settlement.error?.code === TOO_LONG && message.parent_id && !message.compacts && !isTemporary && (
+              <button type="button" class="primary" onClick={() => compactAndSend(message)}>
+                <Icon node={FoldVertical} size={14} /> {t().compactAndSend}
+              </button>
+            )}
             <button type="button" onClick={() => regenerate(message.id)}>
               <Icon node={RefreshCw} size={14} /> {t().retry}
             </button>

@@ -4,6 +4,8 @@ import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
 import type { TargetedWheelEvent } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
+import { ContextGauge } from "../context/gauge";
+import { compact, isFull } from "../context/state";
 import { useAttaching } from "../files/attaching";
 import { AddFile, Attachments } from "../files/attachments";
 import { current, modelToAsk, sendMessage, steerRun, stopCurrent } from "../state/current";
@@ -23,6 +25,8 @@ import { editing } from "./user-message";
 const LINE = 20;
 /** What calls a prompt: a slash and the beginning of its name, and nothing else. */
 const PROMPT = /^\/[\p{L}\p{M}\p{N}_.-]*$/u;
+/** Asks for a summary. */
+const COMPACT = "/compact";
 const PROMPT_LIST = () => import("../presets/prompt-list");
 
 export function Composer() {
@@ -56,6 +60,12 @@ export function Composer() {
   };
   const send = async (ifBusy: IfBusy | "steer") => {
     if (!hasSomething) return;
+    const chat = current.value;
+    if (text.trim() === COMPACT && chat && !chat.isTemporary) {
+      write("");
+      await compact(chat);
+      return;
+    }
     if (PROMPT.test(text) && (await insertsPrompt())) return;
     const [said, before] = [text, current.value];
     write("");
@@ -69,7 +79,7 @@ export function Composer() {
             said.trim(),
             shown.map(({ part }) => part),
           ),
-          ifBusy,
+          (await makesRoom(ifBusy)) ? "queue" : ifBusy,
         ));
     if (isTaken) return;
     giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
@@ -130,6 +140,7 @@ export function Composer() {
             <AddFile attaching={attaching} />
             <Dictate onText={(said) => write([text.trimEnd(), said].filter(Boolean).join(" "))} />
             <ModelPicker />
+            <ContextGauge />
             <span class="space" />
             {isRunning && hasSomething && (
               <>
@@ -166,6 +177,12 @@ export function Composer() {
       </form>
     </>
   );
+}
+
+/** Summarise a chat that fills its model's window before the next message: whether that is being done. */
+async function makesRoom(ifBusy: IfBusy): Promise<boolean> {
+  const chat = current.value;
+  return ifBusy === "reject" && chat !== null && !chat.isTemporary && isFull() && (await compact(chat));
 }
 
 /** The wheel over the message box scrolls the chat, unless something under the pointer scrolls by itself. */

@@ -3,6 +3,7 @@
 import { ArrowDown } from "lucide";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { CompactionLine } from "../context/line";
 import { isEndInView } from "../notifications/unread";
 import { target } from "../router";
 import type { Conversation, Ending } from "../state/conversation";
@@ -216,6 +217,13 @@ function LineContent({ message, live, earlier, asked, next, transcript, results 
   if (!message) return <Sending transcript={transcript} />;
   if (message.role === "system" || message.role === "developer") return <Instructions message={message} />;
   const question = message.role === "assistant" ? asked : message;
+  if (message.compacts)
+    return (
+      <>
+        <CompactionLine message={message} next={next} transcript={transcript} />
+        <Unanswered question={message} asked={message} next={next} transcript={transcript} />
+      </>
+    );
   return (
     <>
       {message.role === "assistant" ? (

@@ -23,7 +23,7 @@ export function shownOf(messages: readonly Message[]): Shown[] {
   for (const message of messages) {
     const last = shown.at(-1);
     if (message.role === "tool") continue;
-    if (last?.message.role === "assistant" && message.automatic) {
+    if (last?.message.role === "assistant" && message.automatic && !message.compacts) {
       last.asked = message;
     } else if (last?.asked && message.role === "assistant") {
       last.earlier = [...last.earlier, last.message];

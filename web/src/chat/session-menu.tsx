@@ -5,6 +5,7 @@ import {
   Ellipsis,
   FileText,
   FolderInput,
+  FoldVertical,
   Pencil,
   Pin,
   PinOff,
@@ -13,6 +14,7 @@ import {
   Trash2,
 } from "lucide";
 import { useState } from "preact/hooks";
+import { compact } from "../context/state";
 import { organized } from "../filing/chosen";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
@@ -83,6 +85,9 @@ export function SessionMenu() {
             }}
           >
             {t().organize}
+          </MenuItem>
+          <MenuItem icon={FoldVertical} onClick={() => compact(transcript)}>
+            {t().compactChat}
           </MenuItem>
           <MenuItem icon={FileText} onClick={() => saveAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
