@@ -91,6 +91,9 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       return { kind: "end", label: story.finished, detail: t().outcomes[event.settlement.outcome] };
     case "snapshot":
     case "provider.data":
+    case "tool.started":
+    case "outcome.requested":
+    case "outcome.decided":
       return { kind: "notice", label: event.type, detail: "" };
     default:
       return unknown(event);

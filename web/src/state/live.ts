@@ -243,6 +243,9 @@ export class LiveRun {
       case "step.finished":
       case "usage":
       case "provider.data":
+      case "tool.started":
+      case "outcome.requested":
+      case "outcome.decided":
       case "run.settled":
         return; // nothing to draw
       default:

@@ -160,7 +160,7 @@ def _as_standing(row: Row) -> Standing:
         told=row["told"],
         wanted=row["wanted"] or None,
         ended=row["ended"] or 0,
-        outcome=ended and ended.outcome,
+        outcome=None if ended is None else ended.outcome,
     )
 
 
