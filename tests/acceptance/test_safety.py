@@ -28,7 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEYS = {"alice": "alice-key-4f1c9d", "bob": "bob-key-77aa01", "ada": "ada-key-90cd12"}
 """Ada is the admin."""
 BODY_LIMIT = 20_000
-PICTURE = b"\x89PNG\r\n\x1a\n of a secret"
+PICTURE = b"\x89PNG\r\n\x1a\n of a kumquat"
 TWO_OWNERS = f"""
 body_limit = {BODY_LIMIT}
 metrics = true
@@ -84,7 +84,7 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with Upstream() as up, two_owners(tmp_path_factory.mktemp("safety"), up) as server:
-        up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
+        up.models["hanging"] = [Headers(), Role(), Delta("kumquat so far"), Hang()]
         async with server.client(**bearer("alice")) as alice, server.client(**bearer("bob")) as bob:
             async with server.client() as stranger:
                 things = await things_of(Native(alice))
@@ -94,31 +94,31 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def things_of(api: Native) -> dict[str, str]:
     """A session with an answer, a run that goes on and a message that waits; and a completion of its own."""
     session = await api.new_session(title="Alice's")
-    await api.settled(await api.start(session, "a secret question", "up/echo:a secret answer"))
+    await api.settled(await api.start(session, "a kumquat question", "up/echo:a kumquat answer"))
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"}}
-    await api.settled(await api.start(session, [shown], "up/echo:a secret picture"))
+    await api.settled(await api.start(session, [shown], "up/echo:a kumquat picture"))
     run = await api.start(session, "more", "up/hanging")
-    await api.shown(run, "secret so far")
-    await api.start(session, "a secret in the queue", "up/echo:later", if_busy="queue")
-    messages = [{"role": "user", "content": "a secret"}]
-    body = {"model": "up/echo:secret", "messages": messages, "background": True}
+    await api.shown(run, "kumquat so far")
+    await api.start(session, "a kumquat in the queue", "up/echo:later", if_busy="queue")
+    messages = [{"role": "user", "content": "a kumquat"}]
+    body = {"model": "up/echo:kumquat", "messages": messages, "background": True}
     completion = await api.client.post("/v1/chat/completions", body)
     await api.settled(completion.headers["x-run-id"])
-    named = await api.client.post("/v1/chat/completions", body, headers={"x-conversation-id": "a-secret-name"})
+    named = await api.client.post("/v1/chat/completions", body, headers={"x-conversation-id": "a-kumquat-name"})
     await named.body()
-    asked = {"models": ["up/echo:secret"], "prompts": [{"prompt": "a secret"}]}
+    asked = {"models": ["up/echo:kumquat"], "prompts": [{"prompt": "a kumquat"}]}
     batch = (await (await api.client.post("/api/batches", asked)).json())["id"]
     await (await api.client.get(f"/api/batches/{batch}/events")).all_events()
     kept = await (await api.client.post("/v1/conversations", {"items": messages})).json()
     listed = await (await api.client.get(f"/v1/conversations/{kept['id']}/items")).json()
-    panes = {"models": ["up/echo:secret", "up/echo:another secret"], "prompt": "a secret"}
+    panes = {"models": ["up/echo:kumquat", "up/echo:another kumquat"], "prompt": "a kumquat"}
     comparison = (await (await api.client.post("/api/comparisons", panes)).json())["id"]
     shared = await (await api.client.post(f"/api/sessions/{session}/shares", {"follow": True})).json()
-    preset = await (await api.client.post("/api/presets", {"name": "a secret preset"})).json()
-    prompt = await (await api.client.post("/api/prompts", {"name": "a-secret", "text": "a secret"})).json()
-    planned = {"name": "a secret", "prompt": "a secret", "when": {"kind": "cron", "expression": "0 0 29 2 *"}}
+    preset = await (await api.client.post("/api/presets", {"name": "a kumquat preset"})).json()
+    prompt = await (await api.client.post("/api/prompts", {"name": "a-kumquat", "text": "a kumquat"})).json()
+    planned = {"name": "a kumquat", "prompt": "a kumquat", "when": {"kind": "cron", "expression": "0 0 29 2 *"}}
     schedule = await (await api.client.post("/api/schedules", planned)).json()
-    trigger = await (await api.client.post("/api/triggers", {"name": "a secret", "prompt": "a secret"})).json()
+    trigger = await (await api.client.post("/api/triggers", {"name": "a kumquat", "prompt": "a kumquat"})).json()
     return {
         "session_id": session,
         "run_id": run,
@@ -141,12 +141,13 @@ async def things_of(api: Native) -> dict[str, str]:
         "trigger_id": trigger["id"],
         "token": shared["token"],
         "erasure_id": "era_1",
+        "outcome_id": "out_1",
         "batch_id": batch,
         "conversation_id": kept["id"],
         "item_id": listed["data"][0]["id"],
         "comparison_id": comparison,
         "chat_id": session,
-        "conv_id": "a-secret-name",
+        "conv_id": "a-kumquat-name",
         "model": "up/m",
         "sha256": hashlib.sha256(PICTURE).hexdigest(),
     }
@@ -340,7 +341,7 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         config = 'allowed_hosts = ["chat.home.arpa"]\nallowed_origins = ["https://app.example"]'
         async with Server(data, providers, config=config) as server, server.client() as client:
             api = Native(client)
-            up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
+            up.models["hanging"] = [Headers(), Role(), Delta("kumquat so far"), Hang()]
             yield World(server, up, api, api, client, await things_of(api))
 
 
@@ -399,7 +400,7 @@ SITES = {
 @pytest.mark.parametrize("sites", SITES.values(), ids=SITES)
 @pytest.mark.parametrize(
     "asked",
-    ["POST /api/sessions", "GET /api/sessions?query=secret", "HEAD /v1/models", "GET /ag-ui", "GET /openapi.json"],
+    ["POST /api/sessions", "GET /api/sessions?query=kumquat", "HEAD /v1/models", "GET /ag-ui", "GET /openapi.json"],
 )
 async def test_a_page_that_sends_no_origin_is_known_by_what_the_browser_adds(
     local: World, sites: list[str], asked: str
@@ -491,7 +492,7 @@ async def test_a_name_that_is_not_ours_is_refused(local: World, host: str | None
     ]
 
     assert {400, 403} >= {response.status for response in answers}
-    assert b"secret" not in b"".join([await response.body() for response in answers])
+    assert b"kumquat" not in b"".join([await response.body() for response in answers])
     assert before == local.stored()
 
 
@@ -611,7 +612,7 @@ async def test_what_belongs_to_another_is_not_there(world: World, endpoint: Endp
     assert (await error_of(theirs))["code"].endswith("_not_found")
     assert _without(await theirs.text(), world.things) == _without(await nobodys.text(), never)
     assert sorted(theirs.headers) == sorted(nobodys.headers)
-    assert "secret" not in await theirs.text()
+    assert "kumquat" not in await theirs.text()
     assert before == world.stored()
 
 
@@ -643,7 +644,7 @@ async def test_anothers_message_cannot_be_named_in_ones_own_session(world: World
     response = await world.bob.client.request(method, f"/api/sessions/{session}/{path}".rstrip("/"), json=body)
 
     assert (404, "message_not_found") == (response.status, (await error_of(response))["code"])
-    assert "secret" not in await response.text()
+    assert "kumquat" not in await response.text()
 
 
 @requirement("safe.owner-404")
@@ -653,7 +654,7 @@ async def test_anothers_message_cannot_be_named_in_ones_own_session(world: World
         ("/api/runs?session_id={session_id}", "runs"),
         ("/api/runs?before={run_id}", "runs"),
         ("/api/sessions?before={session_id}", "sessions"),
-        ("/api/sessions?query=secret", "sessions"),
+        ("/api/sessions?query=kumquat", "sessions"),
     ],
 )
 async def test_lists_and_searches_show_ones_own_and_nothing_by_anothers_id(world: World, path: str, name: str):
@@ -685,7 +686,7 @@ async def test_anothers_session_id_on_chat_completions_opens_a_session_of_ones_o
 
     assert 200 == response.status
     assert {"role": "user", "content": "Hi"} == asked.body["messages"][-1]
-    assert "secret" not in json.dumps(asked.body)
+    assert "kumquat" not in json.dumps(asked.body)
     assert before == await world.alice.transcript(session)
 
 
@@ -710,6 +711,8 @@ async def test_two_owners_may_use_the_same_idempotency_key(world: World):
 changing = sorted({endpoint.path for endpoint in WITH_KEYS if endpoint.method != "GET"})
 reading = [endpoint for endpoint in WITH_KEYS if endpoint.method == "GET"]
 LOOKS_LIKE_AN_ID = {
+    "/api/sessions/delete": (404, "session_not_found"),
+    "/api/sessions/file": (404, "session_not_found"),
     "/api/sessions/import": (404, "session_not_found"),
     "/v1/messages/count_tokens": (404, "run_not_found"),
     "/v1/responses/compact": (404, "response_not_found"),
