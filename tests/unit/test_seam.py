@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.server.sources.seam import NotJoined, PrefillJoint, TurnJoint, anchor_of
+from holdfast.server.sources.breaks.seam import NotJoined, PrefillJoint, TurnJoint, anchor_of
 
 LONG = "The keeper counted the tides, and wrote each of them down in the evening, with the hour and the colour."
 

@@ -26,7 +26,7 @@ from ..live.live_settings import Configured
 from ..sources.agent_factory import agent_users_of, agents_of
 from ..sources.agent_users import models_of
 from ..sources.agents import AgentSources
-from ..sources.breaks import OnBreaks
+from ..sources.breaks.on_break import OnBreaks
 from ..sources.chat import ChatSources
 from ..sources.model_files import ModelFiles
 from ..sources.models import AllowedModels

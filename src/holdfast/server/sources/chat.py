@@ -26,9 +26,9 @@ from ...upstreams import Attaching, ChatRequest, FoundModel, Provider, Providers
 from ...upstreams.facts import facts_of
 from ..config.settings import AGENT
 from ..features.observe.traces import AnswerChat, Traces
-from .breaks import OnBreaks
+from .breaks.legs import FORKED, MOST_LEGS, Legs, Written
+from .breaks.on_break import OnBreaks
 from .compacting import Conversation, is_compaction, summarised
-from .legs import FORKED, MOST_LEGS, Legs, Written
 from .model_files import ModelFiles
 from .patience import Patience
 from .response_chains import conversation

@@ -17,7 +17,7 @@ from ....upstreams.facts import facts_of
 from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
-from ...sources.breaks import OnBreaks
+from ...sources.breaks.on_break import OnBreaks
 from ...sources.models import AllowedModels
 
 

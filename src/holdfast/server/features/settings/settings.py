@@ -17,7 +17,7 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode
 from ...live.live_settings import Change, Configured, ProviderChange
-from ...sources.breaks import OnBreaks
+from ...sources.breaks.on_break import OnBreaks
 from ...sources.models import AllowedModels
 from ..accounts.keys import LOOK_EVERY
 from ..audit.audit import note_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...asks import OnBreak
-from ...upstreams import FoundModel
+from ....asks import OnBreak
+from ....upstreams import FoundModel
 
 
 class OnBreaks:

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 import msgspec
 
-from ...asks.own import OwnMessages, OwnPrompt
-from ...errors import HoldfastError, ProviderBroke, ProviderError, SourceStalled
-from ...events import (
+from ....asks.own import OwnMessages, OwnPrompt
+from ....errors import HoldfastError, ProviderBroke, ProviderError, SourceStalled
+from ....events import (
     SPOKEN,
     AnswerBegins,
     Finish,
@@ -31,12 +31,12 @@ from ...events import (
     Usage,
     Yielded,
 )
-from ...ids import ModelName
-from ...log.intake import are_texts, is_failure
-from ...log.reasoning import AnswerSplitter
-from ...log.usage_meter import UsageMeter, summed
-from ...silence import ModelAsked
-from ...upstreams import ChatRequest, FoundModel
+from ....ids import ModelName
+from ....log.intake import are_texts, is_failure
+from ....log.reasoning import AnswerSplitter
+from ....log.usage_meter import UsageMeter, summed
+from ....silence import ModelAsked
+from ....upstreams import ChatRequest, FoundModel
 from .seam import TURN, NotJoined, PrefillJoint, TurnJoint, anchor_of
 
 FORKED = "forked"
