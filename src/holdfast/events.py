@@ -449,7 +449,7 @@ Event: TypeAlias = (
 )
 """One numbered fact in a run's log."""
 
-Asked: TypeAlias = ApprovalRequested | OutcomeRequested
+Question: TypeAlias = ApprovalRequested | OutcomeRequested
 """What a run can ask of a person. It waits until the person has answered."""
 Answered: TypeAlias = ApprovalDecided | OutcomeDecided
 """The answer of a person."""

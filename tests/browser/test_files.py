@@ -109,7 +109,7 @@ async def test_chips_and_previews_have_room_and_contrast(new_tab, up, locale, sc
     opened = await findings(tab)
 
     assert ([], [], []) == (written, said, opened)
-    assert await tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await tab.finds(True, "document.documentElement.scrollWidth <= innerWidth")
 
 
 @requirement("ui.browser-files")

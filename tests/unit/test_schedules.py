@@ -15,7 +15,7 @@ from holdfast.server.features.schedules.model import (
     decided,
     notice_of_occurrence,
 )
-from holdfast.server.features.schedules.times import CronTimes, Interval, OneTime, When, times_after, zone_of
+from holdfast.server.features.schedules.times import CronTimes, EveryInterval, OneTime, When, times_after, zone_of
 from tests.requirements import requirement
 
 BERLIN = "Europe/Berlin"
@@ -65,8 +65,8 @@ def test_a_walk_through_a_change_of_the_clock_is_the_same_from_wherever_it_begin
 @requirement("schedules.once")
 def test_an_interval_and_one_time_go_by_real_time():
     """An interval is counted from its beginning: a late run does not move the next one."""
-    assert [110.0, 120.0] == list(islice(times_after(Interval(10), 100.0, 105.0), 2))
-    assert [110.0] == list(islice(times_after(Interval(10), 100.0, 100.0), 1))
+    assert [110.0, 120.0] == list(islice(times_after(EveryInterval(10), 100.0, 105.0), 2))
+    assert [110.0] == list(islice(times_after(EveryInterval(10), 100.0, 100.0), 1))
     assert ["29 03:30+02"] == local_times(OneTime("2026-03-29T02:30", BERLIN), 0.0, 2)
     assert ["25 02:30+02"] == local_times(OneTime("2026-10-25T02:30", BERLIN), 0.0, 2)
     assert [] == local_times(OneTime("2026-10-25T02:30Z", BERLIN), at("2026-10-25T03:30"), 2)
@@ -89,7 +89,7 @@ def runs(after: Schedule) -> list[float]:
 @requirement("schedules.once")
 def test_what_was_missed_is_skipped_made_up_once_or_made_up_each():
     """The last time within five minutes is no missed one. Whatever is chosen, no time has two runs."""
-    hourly = Interval(3600)
+    hourly = EveryInterval(3600)
     late = 5 * 3600.0 + 1800.0
     assert [] == runs(decide(schedule(hourly, "skip"), late))
     assert [5 * 3600.0] == runs(decide(schedule(hourly, "one"), late))
@@ -105,17 +105,17 @@ def test_what_was_missed_is_skipped_made_up_once_or_made_up_each():
 @requirement("schedules.once")
 def test_a_late_run_says_what_it_stands_for():
     """Whoever reads the answer on Monday must not take it for Friday's."""
-    [one] = decide(schedule(Interval(3600)), 5 * 3600.0 + 1800.0).history
+    [one] = decide(schedule(EveryInterval(3600)), 5 * 3600.0 + 1800.0).history
     assert "'Report' missed 1970-01-01T05:00:00.000Z" in notice_of_occurrence("Report", one)
     assert "4 earlier times were missed, since 1970-01-01T01:00:00.000Z" in notice_of_occurrence("Report", one)
-    [in_time] = decide(schedule(Interval(3600)), 3600.0).history
+    [in_time] = decide(schedule(EveryInterval(3600)), 3600.0).history
     assert "" == notice_of_occurrence("Report", in_time)
 
 
 @requirement("schedules.once")
 def test_a_clock_that_is_set_back_repeats_nothing_and_stops_nothing():
     """What has had its run is known by its time. What comes after the correction is run as usual."""
-    after = decide(schedule(Interval(600)), 600.0)
+    after = decide(schedule(EveryInterval(600)), 600.0)
     after = decide(decide(after, 3600.0), 3600.0)
     after = decide(after, 900.0)
     seen = list(runs(after))
@@ -136,7 +136,7 @@ def test_an_absence_of_a_year_is_decided_at_once():
 
 def test_the_history_is_bounded_and_keeps_what_has_no_result():
     """An occurrence that is forgotten before its run has started would never have one."""
-    after = decide(schedule(Interval(60)), 60.0)
+    after = decide(schedule(EveryInterval(60)), 60.0)
     for minute in range(2, 3 * MOST_HISTORY):
         after = decide(after, minute * 60.0)
         newest = after.history[-1]

@@ -73,5 +73,10 @@ async def test_a_function_says_what_it_has_found_out(found, expected):
 
 def test_a_misspelt_replay_is_refused_at_once():
     """At the definition, not after the crash."""
+
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
     with pytest.raises(TypeError, match="use one of safe, keyed, never"):
-        tool(replay="save")(lambda: None)
+        tool(replay="save")(pay)

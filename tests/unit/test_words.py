@@ -40,7 +40,7 @@ NAMES = {
         "Bearer ${this.#key}",
     ),
     *("Bearer ${text.trim()}", "the server answered ${response.status}", "noopener noreferrer nofollow"),
-    *("Android", "Windows", "Linux"),
+    *("Android", "Windows", "Linux", "Tab"),
     *("holdfast key new NAME", "holdfast user new NAME"),
     *("Files", "did not run.", "${link.href} could not be loaded"),
 }

@@ -13,10 +13,10 @@ from ..errors import CannotSteer, HoldfastError, RunSettled, SourceFailed, Stale
 from ..events import (
     ApprovalDecided,
     ApprovalRequested,
-    Asked,
     OutcomeDecided,
     OutcomeRequested,
     Outlet,
+    Question,
     Steered,
     ToolCall,
 )
@@ -31,7 +31,7 @@ class ApprovalExpired(SourceFailed):
     code = "approval_expired"
     status = 504
 
-    def __init__(self, request: Asked, seconds: float) -> None:
+    def __init__(self, request: Question, seconds: float) -> None:
         did = "allowed or denied" if isinstance(request, ApprovalRequested) else "said what became of"
         super().__init__(f"No person {did} {request.tool} within {seconds:g} s.")
 
@@ -48,7 +48,7 @@ class Decision(msgspec.Struct, frozen=True, tag_field="to", tag="approval"):
         return ApprovalDecided(request_id, self.decision, self.note)
 
 
-class Outcome(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
+class CallEnding(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
     """What a person says about a call that a crash has interrupted."""
 
     decision: Literal["ran", "again", "skip"]
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
         return OutcomeDecided(request_id, self.decision, self.note)
 
 
-Reply: TypeAlias = Decision | Outcome
+DeskReply: TypeAlias = Decision | CallEnding
 """The answer of a person to what a run has asked."""
 
 
@@ -113,7 +113,7 @@ class Nowhere:
         """Return at once: nothing is saved."""
 
 
-_Reply = TypeVar("_Reply", Decision, Outcome)
+_Reply = TypeVar("_Reply", Decision, CallEnding)
 
 
 class Desk:
@@ -134,8 +134,8 @@ class Desk:
         self._run_id = run_id
         self._on_waiting = on_waiting
         self._steered: list[str] = []
-        self._answers: dict[str, asyncio.Future[Reply]] = {}
-        self._takes: dict[str, type[Reply]] = {}
+        self._answers: dict[str, asyncio.Future[DeskReply]] = {}
+        self._takes: dict[str, type[DeskReply]] = {}
         self._decided: dict[str, asyncio.Future[None]] = {}
         self._busy = 0
         self._is_finishing = False
@@ -195,16 +195,16 @@ class Desk:
 
     async def ask_outcome(self, request: OutcomeRequested, within: float | None) -> OutcomeDecided:
         """Wait for a person to say what became of a call; the request is in the log."""
-        reply = await self._answered(request, self._expect(request, Outcome), within)
+        reply = await self._answered(request, self._expect(request, CallEnding), within)
         return reply.decided(request.id)
 
-    def _expect(self, request: Asked, kind: type[_Reply]) -> asyncio.Future[_Reply]:
+    def _expect(self, request: Question, kind: type[_Reply]) -> asyncio.Future[_Reply]:
         answer: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
-        self._answers[request.id] = cast("asyncio.Future[Reply]", answer)
+        self._answers[request.id] = cast("asyncio.Future[DeskReply]", answer)
         self._takes[request.id] = kind
         return answer
 
-    async def _answered(self, request: Asked, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
+    async def _answered(self, request: Question, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
         await self._place.saved()
         reply = await self._await_reply(request, answer, within)
         while (error := await self._unsaved(request, reply)) is not None:
@@ -217,7 +217,7 @@ class Desk:
             decided.set_result(None)
         return reply
 
-    async def _await_reply(self, request: Asked, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
+    async def _await_reply(self, request: Question, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
         """Wait for the reply. Meanwhile the run counts as waiting for a person."""
         self._change_busy(-1)
         left = within if request.expires_at is None else max(0.0, request.expires_at - time.time())
@@ -230,7 +230,7 @@ class Desk:
             self._answers.pop(request.id, None)
             self._change_busy(+1)
 
-    async def _unsaved(self, request: Asked, reply: Reply) -> HoldfastError | None:
+    async def _unsaved(self, request: Question, reply: DeskReply) -> HoldfastError | None:
         """Save a grant that outlives the call. Return the error if it cannot be saved: then the approval stays open."""
         if isinstance(reply, Decision) and reply.decision == "allow" and reply.scope != "once":
             try:
@@ -245,7 +245,7 @@ class Desk:
         decided.set_exception(error)
         decided.exception()  # marks it as retrieved
 
-    async def decide(self, request_id: str, reply: Reply) -> None:
+    async def decide(self, request_id: str, reply: DeskReply) -> None:
         """Answer what a person was asked. The reply, and its grant, are saved when this returns.
 
         Raises `StaleApproval` if the request is no longer open, and the store's error if the grant cannot be saved.

@@ -25,7 +25,7 @@ from ..events import (
     ToolStarted,
     put,
 )
-from ..log.steps import CallResult, Progress, cut
+from ..log.steps import CallProgress, CallResult, cut
 from ..log.storable import storable
 from ..task_context.tracing import TRACER
 from .approvals import Decision, Desk, Grants, Place
@@ -85,13 +85,13 @@ class Calls:
         self._left_behind = OwnedTasks("a tool call that was stopped")
 
     async def all(
-        self, calls: Sequence[ToolCall], before: Mapping[str, Progress] = MappingProxyType({})
+        self, calls: Sequence[ToolCall], before: Mapping[str, CallProgress] = MappingProxyType({})
     ) -> list[CallResult]:
         """Make the calls concurrently, and return the results in their order. A stop ends all of them.
 
         `before` has what happened to some of them before a restart.
         """
-        tasks = [asyncio.create_task(self._one(call, before.get(call.id, Progress()))) for call in calls]
+        tasks = [asyncio.create_task(self._one(call, before.get(call.id, CallProgress()))) for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -103,7 +103,7 @@ class Calls:
             raise errors[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, call: ToolCall, before: Progress) -> CallResult:
+    async def _one(self, call: ToolCall, before: CallProgress) -> CallResult:
         self._desk.begin()
         watch = _Watch()
         try:
@@ -115,7 +115,7 @@ class Calls:
             await put(self._out, [result])
         return CallResult(call.id, cut(result.output), output.is_error)
 
-    async def _permitted(self, call: ToolCall, before: Progress, watch: _Watch) -> ToolOutput:
+    async def _permitted(self, call: ToolCall, before: CallProgress, watch: _Watch) -> ToolOutput:
         """Call a tool if the settings or a person allow it, or settle what became of it before a restart.
 
         An invalid call is refused before an approval is requested.
@@ -149,13 +149,13 @@ class Calls:
             return ToolOutput(wrong, is_error=True)
         return tool, arguments
 
-    async def _must_ask(self, tool: Tool, before: Progress) -> bool:
+    async def _must_ask(self, tool: Tool, before: CallProgress) -> bool:
         if before.requested is not None or before.approved is not None:
             return True
         return self._approvals.get(tool.name, tool.approval) == "ask" and not await self._grants.allows(tool.name)
 
     async def _denied(
-        self, call: ToolCall, before: Progress, tool: Tool, arguments: dict[str, Any]
+        self, call: ToolCall, before: CallProgress, tool: Tool, arguments: dict[str, Any]
     ) -> ToolOutput | None:
         """Request an approval. Return the result for the model if it is denied, None if it is allowed."""
         decision: Decision | ApprovalDecided

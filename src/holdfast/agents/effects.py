@@ -10,9 +10,9 @@ from typing import Any
 
 from ..events import OutcomeDecided, OutcomeRequested, Outlet, Replay, ToolCall, ToolStarted
 from ..ids import new_id
-from ..log.steps import Progress, cut
+from ..log.steps import CallProgress, cut
 from .approvals import Desk, Place
-from .tools import Reconciling, Repeatable, Tool, ToolOutput
+from .tools import Reconciling, SaysReplay, Tool, ToolOutput
 from .tools.effects import Effect, NotRun
 
 logger = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ class Effects:
         return effect_id
 
     def _replay(self, tool: Tool) -> Replay:
-        declared: Replay = tool.replay if isinstance(tool, Repeatable) else "never"
+        declared: Replay = tool.replay if isinstance(tool, SaysReplay) else "never"
         return self._replays.get(tool.name, declared)
 
     async def settle(
-        self, tool: Tool, arguments: dict[str, Any], call: ToolCall, left: Progress, began: ToolStarted
+        self, tool: Tool, arguments: dict[str, Any], call: ToolCall, left: CallProgress, began: ToolStarted
     ) -> ToolOutput | None:
         """Return the result of a call that began before a crash; None if it is to be made again."""
         if left.outcome is not None:
@@ -62,7 +62,7 @@ class Effects:
             return None
         return _told(await self._ask(call, left, began, problem), left.printed)
 
-    async def _ask(self, call: ToolCall, left: Progress, began: ToolStarted, problem: str) -> OutcomeDecided:
+    async def _ask(self, call: ToolCall, left: CallProgress, began: ToolStarted, problem: str) -> OutcomeDecided:
         """Ask a person what became of a call."""
         request = OutcomeRequested(
             new_id("out"),

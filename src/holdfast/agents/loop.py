@@ -35,7 +35,7 @@ from ..events import (
 )
 from ..history import estimate_tokens, step_messages
 from ..log.reasoning import AnswerSplitter
-from ..log.steps import AgentStep, CallResult, Progress, Steps
+from ..log.steps import AgentStep, CallProgress, CallResult, Steps
 from ..log.storable import storable
 from ..log.usage_meter import UsageMeter, summed
 from ..pricing import Price, cost
@@ -364,7 +364,7 @@ class Work:
         self._messages[place] |= openai_thoughts(thoughts, "" if thoughts else "".join(answer.reasoning))
 
     async def _all(
-        self, calls: Sequence[ToolCall], before: Mapping[str, Progress] = MappingProxyType({})
+        self, calls: Sequence[ToolCall], before: Mapping[str, CallProgress] = MappingProxyType({})
     ) -> list[CallResult]:
         """Make the calls concurrently, with the idle limit suspended."""
         self._is_calling = True

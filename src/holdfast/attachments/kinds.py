@@ -89,7 +89,7 @@ def text_in_file(data: bytes) -> str | None:
     return None if _NOT_TEXT.search(text) else text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def refuse_unknown(name: str, data: bytes) -> None:
+def refuse_unknown_kind(name: str, data: bytes) -> None:
     """Refuse a file that is no text, no PDF and no picture."""
     if not data:
         raise BadFile(name, "is empty.")

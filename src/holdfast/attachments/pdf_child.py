@@ -79,7 +79,7 @@ def png(rows: memoryview, width: int, height: int, stride: int, channels: int) -
     )
 
 
-def main(packages: str, how: str, most_pages: str, most_bytes: str) -> None:
+def read_standard_input(packages: str, how: str, most_pages: str, most_bytes: str) -> None:
     """Read the PDF of standard input."""
     sys.path.append(packages)
     try:
@@ -90,4 +90,4 @@ def main(packages: str, how: str, most_pages: str, most_bytes: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    read_standard_input(*sys.argv[1:])

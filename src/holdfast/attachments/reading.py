@@ -17,7 +17,7 @@ from .kinds import (
     clean_name,
     inline_url,
     read_inline,
-    refuse_unknown,
+    refuse_unknown_kind,
     text_in_file,
     type_of,
 )
@@ -79,7 +79,7 @@ class Reader:
 
     async def inspect(self, name: str, data: bytes) -> Inspected:
         """Return what a file is, or refuse one that no model can read."""
-        refuse_unknown(name, data)
+        refuse_unknown_kind(name, data)
         type, name = type_of(data) or "", clean_name(name)
         sha256 = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
         found = Inspected(name=name, type=type, size=len(data), sha256=sha256, has_text=type not in PICTURES)
@@ -112,7 +112,7 @@ class Reader:
             attached = await asyncio.to_thread(_attached, part)
             if attached is None:
                 return [part]
-            refuse_unknown(attached.name, attached.content.data)
+            refuse_unknown_kind(attached.name, attached.content.data)
             if type_of(attached.content.data) == PDF:
                 return await self._pdf(part, attached, takes)
             return [await asyncio.to_thread(_shown_part, attached)]

@@ -23,10 +23,13 @@ COMMANDS = {
     "run": ("chat.talk:run", "Send one prompt and print the response."),
     "compare": ("evals.compare:compare", "Send a prompt to several models and compare the responses."),
     "models": ("lists.inspect:models", "List the available models."),
-    "runs": ("lists.inspect:runs", "List, show, follow and stop runs."),
+    "runs": ("lists.inspect:runs", "List, show, follow, fork and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
     "presets": ("lists.presets:presets", "List, show, add, remove, export and import presets and prompts."),
-    "import": ("lists.importing:import_command", "Import chats that ChatGPT, Open WebUI or LibreChat have exported."),
+    "import": (
+        "lists.importing:import_command",
+        "Import chats that ChatGPT, Open WebUI or LibreChat have exported.",
+    ),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",

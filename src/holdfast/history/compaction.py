@@ -76,7 +76,11 @@ def condensed(messages: Sequence[dict[str, Any]], tokens: int) -> list[dict[str,
 
 
 def _text(message: dict[str, Any]) -> str:
-    calls = [str(call["function"]) for call in message.get("tool_calls") or () if "function" in call]
+    calls = [
+        str(call["function"])
+        for call in (message["tool_calls"] if "tool_calls" in message else ())
+        if "function" in call
+    ]
     return "\n".join(filter(None, [text_of(message["content"]), *calls]))
 
 

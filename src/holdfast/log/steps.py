@@ -11,9 +11,9 @@ from ..events import (
     Answered,
     ApprovalDecided,
     ApprovalRequested,
-    Asked,
     Event,
     OutcomeDecided,
+    Question,
     Steered,
     StepFinished,
     StepStarted,
@@ -74,10 +74,10 @@ class AgentStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, results=(*self.results, *missing))
 
 
-class Progress(msgspec.Struct):
+class CallProgress(msgspec.Struct):
     """What has happened to a call that has no result."""
 
-    requested: Asked | None = None
+    requested: Question | None = None
     """What a person was asked about it, if that is still open."""
     approved: ApprovalDecided | None = None
     started: ToolStarted | None = None
@@ -86,9 +86,9 @@ class Progress(msgspec.Struct):
     """What a person has said that became of it. Unset by a new start."""
     printed: str = ""
 
-    def take_in(self, event: Asked | Answered | ToolStarted | ToolProgress) -> None:
+    def take_in(self, event: Question | Answered | ToolStarted | ToolProgress) -> None:
         """Note an event of the call, or of what a person was asked about it."""
-        if isinstance(event, Asked):
+        if isinstance(event, Question):
             self.requested = event
         elif isinstance(event, ToolStarted):
             self.started, self.outcome = event, None
@@ -111,11 +111,11 @@ class Steps:
         """Number of the last step that has begun; 0 before the first."""
         self.is_open = False
         """True while that step has not finished."""
-        self.waiting: dict[str, Asked] = {}
+        self.waiting: dict[str, Question] = {}
         """What a person was asked and has not answered, by its id."""
         self.is_counted = True
         """True if a usage event has come since the last request to the model. It counts the whole run up to there."""
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, CallProgress] = {}
         self._current = AgentStep()
         self._parts: list[str] = []
 
@@ -137,7 +137,7 @@ class Steps:
             self._return(event)
         elif isinstance(event, Steered):
             self._change(inputs=(*self._current.inputs, event.text))
-        elif isinstance(event, Asked):
+        elif isinstance(event, Question):
             self.waiting[event.id] = event
             self._of(event.call).take_in(event)
         elif isinstance(event, Answered) and (request := self.waiting.pop(event.id, None)) is not None:
@@ -151,12 +151,12 @@ class Steps:
         result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
         self._change(results=(*self._current.results, result))
 
-    def _of(self, call: str) -> Progress:
-        return self._progress.setdefault(call, Progress())
+    def _of(self, call: str) -> CallProgress:
+        return self._progress.setdefault(call, CallProgress())
 
-    def progress(self, call: str) -> Progress:
+    def progress(self, call: str) -> CallProgress:
         """Return what has happened to a call that has no result."""
-        return self._progress.get(call, Progress())
+        return self._progress.get(call, CallProgress())
 
     def _begin(self, number: int) -> None:
         self.done = self.all()

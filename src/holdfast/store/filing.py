@@ -51,7 +51,7 @@ class Filing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Labels(msgspec.Struct, frozen=True, kw_only=True):
+class FilingLabels(msgspec.Struct, frozen=True, kw_only=True):
     """The folders and tags of an owner, each with its number of chats that are not archived. Also of archived ones."""
 
     folders: dict[str, int] = {}
@@ -62,7 +62,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
 class FilingStore(Protocol):
     """The methods of a store for folders, tags and the archive."""
 
-    async def labels(self, owner: str) -> Labels:
+    async def labels(self, owner: str) -> FilingLabels:
         """Return the folders and tags that the chats of an owner have. One that only archived chats have counts 0."""
         ...
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from . import Provider
 
-__all__ = ["Thinking", "anthropic_efforts", "efforts_of", "gemini_efforts", "ollama_efforts", "openai_efforts"]
+__all__ = ["TakesEfforts", "anthropic_efforts", "efforts_of", "gemini_efforts", "ollama_efforts", "openai_efforts"]
 
 Efforts = tuple[str, ...]
 
@@ -24,7 +24,7 @@ _GEMINI = re.compile(r"gemini-(\d+)(?:\.(\d+))?-(pro|flash)")
 
 
 @runtime_checkable
-class Thinking(Protocol):
+class TakesEfforts(Protocol):
     """A provider with models whose reasoning takes an effort."""
 
     def efforts(self, model: str) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ class Thinking(Protocol):
 
 def efforts_of(provider: Provider, model: str) -> Efforts:
     """Return the efforts that a model of a provider takes."""
-    return provider.efforts(model) if isinstance(provider, Thinking) else ()
+    return provider.efforts(model) if isinstance(provider, TakesEfforts) else ()
 
 
 def openai_efforts(model: str) -> Efforts:

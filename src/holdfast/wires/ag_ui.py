@@ -16,7 +16,6 @@ from ..error_help import help_at
 from ..events import (
     Answered,
     AnySettlement,
-    Asked,
     Completed,
     ErrorInfo,
     Event,
@@ -24,6 +23,7 @@ from ..events import (
     Interrupted,
     LegStarted,
     Notice,
+    Question,
     Reasoning,
     RunStarted,
     Settled,
@@ -128,7 +128,7 @@ class AgUiEvents:
             yield from self._end(event.settlement)
         elif isinstance(event, LegStarted):
             yield {"type": "CUSTOM", "name": "holdfast.leg.started", "value": native.seam(event)}
-        elif isinstance(event, (Notice, ToolProgress, Steered, Asked, Answered)):
+        elif isinstance(event, (Notice, ToolProgress, Steered, Question, Answered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 
     # the parts of an answer

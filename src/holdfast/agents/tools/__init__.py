@@ -141,7 +141,7 @@ class Particular(Protocol):
 
 
 @runtime_checkable
-class Repeatable(Protocol):
+class SaysReplay(Protocol):
     """A tool that says whether a call may be made again if nobody knows whether it has run. Others may not."""
 
     @property

@@ -40,6 +40,6 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def filled(prompt: Object, given: Mapping[str, str]) -> str:
+def filled_prompt(prompt: Object, given: Mapping[str, str]) -> str:
     """Return the text of a prompt with what was given for its variables."""
     return _VARIABLE.sub(lambda match: given.get(match[1], match[0]), prompt["text"])

@@ -23,7 +23,7 @@ from ..tables import SHORTEST_ID
 from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
 from .ctrl_c import CtrlC, interruptible, stopped_by
-from .named import filled, find_prompt, preset_named
+from .named import filled_prompt, find_prompt, preset_named
 from .printer import Printer
 from .prompt import TerminalPrompt, well_formed
 
@@ -358,7 +358,7 @@ class _Talk:
             if (value := await self.prompt.ask()) is None:
                 return
             given[variable] = value
-        text = "\n\n".join(filter(None, (filled(prompt, given), rest)))
+        text = "\n\n".join(filter(None, (filled_prompt(prompt, given), rest)))
         show.note(show.line(text, 200))
         await self._start("runs", {"input": text})
 

@@ -24,7 +24,7 @@ _NAMES = {"chatgpt": "ChatGPT", "open-webui": "Open WebUI", "librechat": "LibreC
 @settings_options
 @one_line_errors
 def import_command(file: str, **what: Any) -> None:
-    """Import the chats that ChatGPT, Open WebUI or LibreChat have exported.
+    """Import chats that ChatGPT, Open WebUI or LibreChat have exported.
 
     FILE is the ZIP or the JSON file of the export. Importing it again adds no chat twice.
     """
@@ -49,7 +49,8 @@ async def _import(export: bytes, as_json: bool, **where: Any) -> int:
         sys.stdout.write(show.as_json(report))
     else:
         _tell(report)
-    if error := ended.get("error"):
+    if "error" in ended:
+        error = ended["error"]
         raise click.ClickException(f"{flat(error['message'])}{more_about(error['code'])}")
     return 1 if report["refused"] else 0
 

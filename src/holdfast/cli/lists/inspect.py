@@ -281,7 +281,7 @@ def markdown(session: Object) -> str:
     """Return a session as Markdown."""
     parts = [f"# {session['title'] or 'Session'}\n"]
     for message in as_read(session["messages"]):
-        marks = [message["outcome"] if message["partial"] else "", "edited" if message.get("edited") else ""]
+        marks = [message["outcome"] if message["partial"] else "", "edited" if "edited" in message else ""]
         ending = "".join(f"\n\n*({mark})*" for mark in marks if mark)
         parts.append(f"## {message['role']}\n\n{text_of(message['content'])}{ending}\n")
     return "\n".join(parts)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...access import Access
-from ...agents.approvals import Desk, Reply, Scope
+from ...agents.approvals import Desk, DeskReply, Scope
 from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
@@ -409,7 +409,7 @@ class AgentSources:
         except RunSettled:
             raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.") from None
 
-    async def decide(self, run: Run, caller: Access, request_id: str, reply: Reply) -> None:
+    async def decide(self, run: Run, caller: Access, request_id: str, reply: DeskReply) -> None:
         """Answer what a running agent has asked a person, on whichever node it is at work."""
         self._require_user(caller, run.record)
         try:
@@ -434,7 +434,7 @@ class AgentSources:
             desk = self._desk(run)
         except CannotSteer:
             raise StaleApproval(body["request_id"]) from None
-        await desk.decide(body["request_id"], msgspec.convert(body["reply"], Reply))
+        await desk.decide(body["request_id"], msgspec.convert(body["reply"], DeskReply))
         return {}
 
     def _desk(self, run: Run) -> Desk:

@@ -25,7 +25,7 @@ from .. import (
     StoredFile,
 )
 from .. import semantics as rules
-from ..filing import Filter, Labels
+from ..filing import FilingLabels, Filter
 from . import Dialect, Querying, first
 from .long_json import decode_ending
 from .search import looked_up
@@ -171,7 +171,7 @@ class Reading:
         found = yield ("list_sessions", "chats_after", *conditions), values
         return [as_session(row) for row in found]
 
-    def labels(self, owner: str) -> Querying[Labels]:
+    def labels(self, owner: str) -> Querying[FilingLabels]:
         """Return the folders and tags of an owner."""
         folders, tags, archived = Counter[str](), Counter[str](), 0
         for row in (yield "labels", {"owner": owner}):
@@ -180,7 +180,7 @@ class Reading:
             tags.update(dict.fromkeys(tags_in(row["tags"]), count))
             archived += row["sessions"] - count
         del folders[""]
-        return Labels(folders=dict(sorted(folders.items())), tags=dict(sorted(tags.items())), archived=archived)
+        return FilingLabels(folders=dict(sorted(folders.items())), tags=dict(sorted(tags.items())), archived=archived)
 
     def unindexed(self, owner: str | None, limit: int) -> Querying[list[int]]:
         """Return the sessions, of one owner or of all, whose words are not all in the index."""

@@ -33,7 +33,7 @@ from .. import (
     UsageRow,
 )
 from ..files import parted, take_out
-from ..filing import ANY, Filing, Filter, Labels
+from ..filing import ANY, Filing, FilingLabels, Filter
 from ..indexing import Indexer
 from ..nodes import RunsElsewhere
 from ..people.audit import AuditEntry, AuditFilter
@@ -230,7 +230,7 @@ class RowStore(ABC):
         """Change some fields of a session."""
         return await self._write(lambda rows: rows.update_session(session_id, changes, now))
 
-    async def labels(self, owner: str) -> Labels:
+    async def labels(self, owner: str) -> FilingLabels:
         """Return the folders and tags that the chats of an owner have."""
         return await self._read(lambda rows: rows.labels(owner))
 

@@ -23,7 +23,7 @@ from ....ids import new_id
 from ....store.documents import Documents, DocumentStore
 from ....store.files import REFERENCE, url_of, with_url
 from ...kit.request import System, check_size
-from ..filing.names import folder_name, tag_names
+from ..filing.names import chat_folder, tag_names
 from ..sessions.session_input import one_line
 from ..sessions.session_transfer import ImportedMessage, imported_message
 from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
@@ -312,7 +312,7 @@ class Importing:
             params=brought.params,
             on_break=brought.on_break,
             pinned=brought.pinned,
-            folder=folder_name(brought.folder),
+            folder=chat_folder(brought.folder),
             tags=tag_names(brought.tags),
             archived=brought.archived,
             head_id=messages[-1].id if messages else None,

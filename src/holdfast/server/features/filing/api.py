@@ -20,7 +20,7 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode
 from ..audit.audit import note_of
-from .names import folder_name, tag_names
+from .names import chat_folder, tag_names
 
 MOST_AT_ONCE = 200
 """Maximum number of sessions in one call."""
@@ -43,7 +43,7 @@ class FileSessions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def filing(self) -> Filing:
         """Return the change, with the names as they are stored."""
         return Filing(
-            folder=None if self.folder is None else folder_name(self.folder),
+            folder=None if self.folder is None else chat_folder(self.folder),
             add_tags=tag_names(self.add_tags, "add_tags"),
             remove_tags=tag_names(self.remove_tags, "remove_tags"),
             archived=self.archived,
@@ -70,7 +70,7 @@ class RenameLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def filing(self) -> Filing:
         """Return what changes in them."""
         if self.kind == "folder":
-            return Filing(folder=folder_name(self.to))
+            return Filing(folder=chat_folder(self.to))
         return Filing(add_tags=tag_names([self.to], "to"), remove_tags=(self.name,))
 
 

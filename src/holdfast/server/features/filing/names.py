@@ -16,7 +16,7 @@ _UNSEEN = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Line ends, and signs that turn the direction of the text around a name."""
 
 
-def folder_name(given: str) -> str:
+def chat_folder(given: str) -> str:
     """Return a folder's name as it is stored; empty for none."""
     return _name(given, "folder", LONGEST_FOLDER)
 

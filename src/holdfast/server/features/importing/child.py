@@ -30,11 +30,11 @@ _ASSET = re.compile("file[-_][A-Za-z0-9]+")
 """The id of a file, with which its name begins: file-ID-name.png, file_ID.dat."""
 
 
-class Refused(Exception):
+class ExportRefused(Exception):
     """The export, or a part of it, is not read; the text says why."""
 
 
-class Archive:
+class ExportArchive:
     """A ZIP. The limits count what is really in it, not what it says."""
 
     def __init__(self, path: str) -> None:
@@ -43,11 +43,11 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(path)
         except _DAMAGE as error:
-            raise Refused("The file is no ZIP, or it is damaged.") from error
+            raise ExportRefused("The file is no ZIP, or it is damaged.") from error
         self._left = MOST_IN_ALL
         self.names = self._zip.namelist()
         if len(self.names) > MOST_NAMES:
-            raise Refused(f"The ZIP has more than {MOST_NAMES} files.")
+            raise ExportRefused(f"The ZIP has more than {MOST_NAMES} files.")
         self._assets: dict[str, str] = {}
         for name in self.names:
             last = name.rpartition("/")[2]
@@ -58,15 +58,15 @@ class Archive:
     def read(self, name: str, most: int) -> bytes:
         """Return a file of the archive."""
         if self._zip.getinfo(name).compress_type not in _READABLE:
-            raise Refused(f"{name[:200]} is compressed in a way that is not accepted: deflate is.")
+            raise ExportRefused(f"{name[:200]} is compressed in a way that is not accepted: deflate is.")
         try:
             with self._zip.open(name) as entry:
                 data = entry.read(min(most, max(self._left, 0)) + 1)
         except _DAMAGE as error:
-            raise Refused(f"{name[:200]} is damaged.") from error
+            raise ExportRefused(f"{name[:200]} is damaged.") from error
         self._left -= len(data)
         if len(data) > most or self._left < 0:
-            raise Refused(f"{name[:200]} is too large.")
+            raise ExportRefused(f"{name[:200]} is too large.")
         return data
 
     def find(self, id: str, name: str) -> tuple[str, str] | None:
@@ -76,7 +76,7 @@ class Archive:
             return None
         try:
             data = self.read(entry, LARGEST_FILE)
-        except Refused:
+        except ExportRefused:
             return None
         return name or entry.rpartition("/")[2], base64.b64encode(data).decode("ascii")
 
@@ -90,15 +90,15 @@ def _check_list(file: Any) -> None:
     at = end.rfind(b"PK\x05\x06")
     listed = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
     if listed > LONGEST_LIST and listed != 0xFFFFFFFF:
-        raise Refused("The ZIP has too many files.")
+        raise ExportRefused("The ZIP has too many files.")
 
 
-def parsed(data: bytes, name: str) -> Iterator[Any]:
+def parsed_entries(data: bytes, name: str) -> Iterator[Any]:
     """Yield the entries of a JSON list, one at a time, or the one object."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused(f"{name[:200]} is not in UTF-8.") from None
+        raise ExportRefused(f"{name[:200]} is not in UTF-8.") from None
     at = _after_space(text, 0)
     if text[at : at + 1] != "[":
         yield _decoded(text, at, name)[0]
@@ -111,14 +111,14 @@ def parsed(data: bytes, name: str) -> Iterator[Any]:
         if text[at : at + 1] == ",":
             at = _after_space(text, at + 1)
         elif text[at : at + 1] != "]":
-            raise Refused(f"{name[:200]} is not valid JSON, or it is not complete.")
+            raise ExportRefused(f"{name[:200]} is not valid JSON, or it is not complete.")
 
 
 def _decoded(text: str, at: int, name: str) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
-        raise Refused(f"{name[:200]} is not valid JSON, or it is not complete.") from None
+        raise ExportRefused(f"{name[:200]} is not valid JSON, or it is not complete.") from None
 
 
 def _after_space(text: str, at: int) -> int:
@@ -133,28 +133,28 @@ def tell(**fields: Any) -> None:
     sys.stdout.flush()
 
 
-def main(path: str, formats: str) -> None:
+def read_export(path: str, formats: str) -> None:
     """Read the export, and write what is in it."""
     read_chat = runpy.run_path(formats)["read_chat"]
     with open(path, "rb") as file:
         is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
     try:
-        archive = Archive(path) if is_zip else None
+        archive = ExportArchive(path) if is_zip else None
         for name, data in _files(path, archive):
             _tell_chats(name, data, read_chat, archive.find if archive else lambda id, name: None)
         tell(kind="end")
-    except Refused as refused:
+    except ExportRefused as refused:
         tell(kind="failed", why=str(refused))
     except MemoryError:
         tell(kind="failed", why="The export needs too much memory to be read.")
 
 
-def _files(path: str, archive: Archive | None) -> Iterator[tuple[str, bytes]]:
+def _files(path: str, archive: ExportArchive | None) -> Iterator[tuple[str, bytes]]:
     if archive is None:
         with open(path, "rb") as file:
             data = file.read(LARGEST_JSON + 1)
         if len(data) > LARGEST_JSON:
-            raise Refused(f"The file is larger than {LARGEST_JSON} bytes.")
+            raise ExportRefused(f"The file is larger than {LARGEST_JSON} bytes.")
         yield "", data
         return
     for name in archive.names:
@@ -165,9 +165,9 @@ def _files(path: str, archive: Archive | None) -> Iterator[tuple[str, bytes]]:
 def _tell_chats(name: str, data: bytes, read_chat: Any, find: Any) -> None:
     """Write the chats of a file. What is wrong with the file is told, and the others are read."""
     try:
-        for number, value in enumerate(parsed(data, name or "The file"), 1):
+        for number, value in enumerate(parsed_entries(data, name or "The file"), 1):
             _tell_chat(name, number, value, read_chat, find)
-    except Refused as refused:
+    except ExportRefused as refused:
         if not name:
             raise
         tell(kind="refused", title=name[-200:], why=str(refused))
@@ -191,4 +191,4 @@ def _tell_chat(name: str, number: int, value: Any, read_chat: Any, find: Any) ->
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    read_export(*sys.argv[1:3])

@@ -56,7 +56,7 @@ class Fields:
         return {key: Fields(value) for key, value in found.items()} if isinstance(found, dict) else None
 
 
-class Node:
+class ChatNode:
     """A message of an export with its place in the tree. It is left out of the chat if it has nothing to show."""
 
     def __init__(self, id: str, parent: str | None, role: str, made_at: float | None = None) -> None:
@@ -99,7 +99,7 @@ def read_chat(value: Any, find: FindFile) -> Chat | None:
 # all formats
 
 
-def _chat(source: str, id: Any, title: Any, made_at: float | None, nodes: list[Node], head: Any, lost: int) -> Chat:
+def _chat(source: str, id: Any, title: Any, made_at: float | None, nodes: list[ChatNode], head: Any, lost: int) -> Chat:
     """Return a chat as the server reads it, with the messages in an order in which each follows its parent."""
     if len(nodes) > LONGEST_CHAT:
         raise ValueError(f"it has more than {LONGEST_CHAT} messages")
@@ -115,17 +115,17 @@ def _chat(source: str, id: Any, title: Any, made_at: float | None, nodes: list[N
     }
 
 
-def _placed(nodes: list[Node]) -> tuple[list[dict[str, Any]], dict[str, str | None]]:
+def _placed(nodes: list[ChatNode]) -> tuple[list[dict[str, Any]], dict[str, str | None]]:
     """Return the messages that are shown, and for each node the message in which it is, or after which it would be."""
     by_id = {node.id: node for node in nodes}
     if len(by_id) != len(nodes):
         raise ValueError("two of its messages have the same id")
-    children: dict[str | None, list[Node]] = {}
+    children: dict[str | None, list[ChatNode]] = {}
     for node in nodes:
         children.setdefault(node.parent if node.parent in by_id else None, []).append(node)
     places: dict[str, str | None] = {}
     messages: dict[str, dict[str, Any]] = {}
-    todo: list[tuple[Node, str | None]] = [(node, None) for node in reversed(children.get(None, []))]
+    todo: list[tuple[ChatNode, str | None]] = [(node, None) for node in reversed(children.get(None, []))]
     while todo:
         node, parent = todo.pop()
         place = places[node.id] = _place(node, parent, messages, len(children.get(node.parent, [])) == 1)
@@ -135,7 +135,7 @@ def _placed(nodes: list[Node]) -> tuple[list[dict[str, Any]], dict[str, str | No
     return [*messages.values()], places
 
 
-def _place(node: Node, parent: str | None, messages: dict[str, dict[str, Any]], is_alone: bool) -> str | None:
+def _place(node: ChatNode, parent: str | None, messages: dict[str, dict[str, Any]], is_alone: bool) -> str | None:
     """Add a node as a message, or to the answer that it goes on with. Return the id of that message."""
     if not node.is_shown:
         return parent
@@ -197,10 +197,10 @@ def _chatgpt(value: Fields, find: FindFile) -> Chat:
     return chat
 
 
-def _chatgpt_node(id: str, entry: Fields, model: str, find: FindFile, lost: list[int]) -> Node:
+def _chatgpt_node(id: str, entry: Fields, model: str, find: FindFile, lost: list[int]) -> ChatNode:
     message = entry.of("message")
     role, metadata = message.of("author").text("role"), message.of("metadata")
-    node = Node(
+    node = ChatNode(
         id,
         entry.text("parent") or None,
         "user" if role == "user" else "assistant",
@@ -219,7 +219,7 @@ def _chatgpt_node(id: str, entry: Fields, model: str, find: FindFile, lost: list
     return node
 
 
-def _said(node: Node, message: Fields, content: Fields, metadata: Fields, find: FindFile, lost: list[int]) -> None:
+def _said(node: ChatNode, message: Fields, content: Fields, metadata: Fields, find: FindFile, lost: list[int]) -> None:
     kind, recipient = content.text("content_type"), message.text("recipient") or "all"
     if kind == "thoughts":
         thoughts = content.each("thoughts")
@@ -238,7 +238,7 @@ def _said(node: Node, message: Fields, content: Fields, metadata: Fields, find: 
         lost[0] += 1
 
 
-def _call(node: Node, recipient: str, text: str, lost: list[int]) -> None:
+def _call(node: ChatNode, recipient: str, text: str, lost: list[int]) -> None:
     """Show the code that a tool ran, and what was written on a canvas. Other calls are left out."""
     if recipient == "python":
         node.say(_fenced(text, "python"))
@@ -256,7 +256,7 @@ def _call(node: Node, recipient: str, text: str, lost: list[int]) -> None:
         lost[0] += 1
 
 
-def _tool_output(node: Node, message: Fields, content: Fields, find: FindFile, lost: list[int]) -> None:
+def _tool_output(node: ChatNode, message: Fields, content: Fields, find: FindFile, lost: list[int]) -> None:
     kind = content.text("content_type")
     pictures = [part for part in content.all("parts") if Fields(part).text("asset_pointer")]
     if kind == "execution_output":
@@ -270,7 +270,7 @@ def _tool_output(node: Node, message: Fields, content: Fields, find: FindFile, l
         lost[0] += 1
 
 
-def _part(node: Node, part: Any, metadata: Fields, find: FindFile, lost: list[int]) -> None:
+def _part(node: ChatNode, part: Any, metadata: Fields, find: FindFile, lost: list[int]) -> None:
     if isinstance(part, str):
         node.say(_without_marks(part, metadata) if node.role == "assistant" else part)
         return
@@ -283,7 +283,7 @@ def _part(node: Node, part: Any, metadata: Fields, find: FindFile, lost: list[in
         lost[0] += 1
 
 
-def _file(node: Node, id: str, name: str, find: FindFile, lost: list[int]) -> None:
+def _file(node: ChatNode, id: str, name: str, find: FindFile, lost: list[int]) -> None:
     found = find(id, name) if id or name else None
     if found is None:
         lost[0] += 1
@@ -326,9 +326,9 @@ def _open_webui(value: Fields, chat: Fields) -> Chat:
     return read
 
 
-def _open_webui_node(id: str, entry: Fields, lost: list[int]) -> Node:
+def _open_webui_node(id: str, entry: Fields, lost: list[int]) -> ChatNode:
     role = entry.text("role")
-    node = Node(id, entry.text("parentId") or None, role, _seconds(entry.raw("timestamp")))
+    node = ChatNode(id, entry.text("parentId") or None, role, _seconds(entry.raw("timestamp")))
     if role not in ("user", "assistant"):
         node.role = "assistant"
         lost[0] += 1
@@ -344,7 +344,7 @@ def _open_webui_node(id: str, entry: Fields, lost: list[int]) -> Node:
     return node
 
 
-def _without_details(node: Node, text: str, lost: list[int]) -> str:
+def _without_details(node: ChatNode, text: str, lost: list[int]) -> str:
     """Take the reasoning out of a text. Calls of tools are left out."""
 
     def take(found: re.Match[str]) -> str:
@@ -358,7 +358,7 @@ def _without_details(node: Node, text: str, lost: list[int]) -> str:
     return _DETAILS.sub(take, text)
 
 
-def _inline_file(node: Node, file: Fields, lost: list[int]) -> None:
+def _inline_file(node: ChatNode, file: Fields, lost: list[int]) -> None:
     url, name = file.text("url"), file.text("name")
     data = file.of("file").of("data")
     if url.startswith("data:") and ";base64," in url:
@@ -404,10 +404,10 @@ def _flat(entries: Iterable[Any]) -> Iterator[tuple[Fields, str]]:
         waiting += [(child, entry.text("messageId")) for child in reversed(entry.each("children"))]
 
 
-def _librechat_node(entry: Fields, parent: str, lost: list[int]) -> Node:
+def _librechat_node(entry: Fields, parent: str, lost: list[int]) -> ChatNode:
     is_user = entry.flag("isCreatedByUser") or entry.text("sender").lower() == "user"
     made_at = _seconds(entry.raw("createdAt"))
-    node = Node(
+    node = ChatNode(
         entry.text("messageId"),
         None if parent in ("", _NO_PARENT) else parent,
         "user" if is_user else "assistant",
@@ -427,7 +427,7 @@ def _librechat_node(entry: Fields, parent: str, lost: list[int]) -> Node:
     return node
 
 
-def _librechat_part(node: Node, part: Fields, lost: list[int]) -> None:
+def _librechat_part(node: ChatNode, part: Fields, lost: list[int]) -> None:
     kind = part.text("type")
     if kind == "text":
         node.say(_without_marks(part.text("text") or part.of("text").text("value"), Fields({})))

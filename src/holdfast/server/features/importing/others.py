@@ -17,10 +17,10 @@ from ....concurrency.limited_child import kill_child, limited, start_limited
 from ....errors import BadRequest, HoldfastError
 from ....history import Message, Session, title_from
 from ....ids import ModelName, new_id
-from ..filing.names import folder_name, tag_names
+from ..filing.names import chat_folder, tag_names
 from ..sessions.session_input import one_line
 
-Source = Literal["chatgpt", "open-webui", "librechat"]
+ExportSource = Literal["chatgpt", "open-webui", "librechat"]
 
 MOST_REFUSED = 100
 """Maximum number of refused chats that a report names. All of them are counted."""
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, kw_only=True):
     left_out: int = 0
     """Parts of the added chats that have no place here: calls of tools, and files that the export lacks."""
     refusals: list[RefusedChat] = []
-    sources: list[Source] = []
+    sources: list[ExportSource] = []
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class _ForeignMessage(msgspec.Struct, frozen=True):
 
 
 class _ForeignChat(msgspec.Struct, frozen=True):
-    source: Source
+    source: ExportSource
     id: str
     title: str
     messages: list[_ForeignMessage]
@@ -214,7 +214,7 @@ class ForeignImport:
             system=_clean(chat.system) or None,
             pinned=chat.pinned,
             archived=chat.archived,
-            folder=_names(lambda: folder_name(chat.folder), ""),
+            folder=_names(lambda: chat_folder(chat.folder), ""),
             tags=_names(lambda: tag_names(chat.tags[:_SKIPPED_TAGS]), ()),
             head_id=messages[-1].id,
             created_at=_time(chat.created_at, now),

@@ -16,10 +16,10 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, NoContent
 from ...kit.request import Bodies, decode
 from ...sources.models import AllowedModels
-from .kinds import Kept, Preset, SavedPrompt, variables_in
+from .kinds import KeptUnderName, Preset, SavedPrompt, variables_in
 from .library import Found, Library
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=KeptUnderName)
 
 
 class ChosenDefault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

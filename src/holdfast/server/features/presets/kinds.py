@@ -11,11 +11,11 @@ from ....asks import OnBreak
 from ....errors import BadRequest
 from ...kit.request import System, check_params
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+PresetName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 PromptText = Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeptUnderName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What has a name, is one owner's, and may be shared with a group of the owner's."""
 
     noun: ClassVar[str]
@@ -23,7 +23,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     prefix: ClassVar[str]
     """How its ids begin."""
 
-    name: Name
+    name: PresetName
     group: str = ""
     """The id of the group that may use it; empty for the owner alone."""
 
@@ -31,7 +31,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Refuse what no type can describe."""
 
 
-class Preset(Kept, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Preset(KeptUnderName, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a chat is set up: its model, system prompt and parameters. An agent is a model too, and brings its tools."""
 
     noun = "preset"
@@ -48,7 +48,7 @@ class Preset(Kept, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_params(self.params)
 
 
-class SavedPrompt(Kept, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SavedPrompt(KeptUnderName, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A text to begin a message with. `{{topic}}` stands for what is asked when it is used."""
 
     noun = "prompt"

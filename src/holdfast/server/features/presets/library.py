@@ -16,12 +16,12 @@ from ....ids import new_id
 from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
 from ...kit.request import check_name
 from ..accounts.people.people import People
-from .kinds import Kept
+from .kinds import KeptUnderName
 
 MOST_KEPT = 500
 """Maximum number of things of one kind that an owner has."""
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=KeptUnderName)
 
 
 class _InGroup(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Library(Generic[K]):
             if each.stored.id == name:
                 return each.stored.body
         for each in found:
-            if folded(each.stored.body.name) == folded(name):
+            if folded_name(each.stored.body.name) == folded_name(name):
                 return each.stored.body
         raise NotFound(f"There is no {self._kind.noun} {name[:64]!r}.")
 
@@ -162,7 +162,7 @@ class Library(Generic[K]):
 
     async def _check_room(self, owner: str, name: str, besides: str = "") -> None:
         others = [stored async for stored in self._all.all(owner=owner) if stored.id != besides]
-        if any(folded(other.body.name) == folded(name) for other in others):
+        if any(folded_name(other.body.name) == folded_name(name) for other in others):
             raise NameInUse(self._kind.noun, name)
         if len(others) >= MOST_KEPT:
             raise TooManyKept(self._kind.noun)
@@ -181,9 +181,9 @@ class Library(Generic[K]):
 
 
 def _by_name(found: Found[K]) -> str:
-    return folded(found.stored.body.name)
+    return folded_name(found.stored.body.name)
 
 
-def folded(name: str) -> str:
+def folded_name(name: str) -> str:
     """Return a name for comparison: without case, and in one form of Unicode."""
     return unicodedata.normalize("NFKC", name).casefold()

@@ -17,10 +17,10 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, convert, decode
 from ...sources.models import AllowedModels
-from .kinds import Kept, Preset, SavedPrompt
+from .kinds import KeptUnderName, Preset, SavedPrompt
 from .library import Library, NameInUse
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=KeptUnderName)
 FORMAT: Literal["holdfast-presets"] = "holdfast-presets"
 
 
@@ -102,7 +102,7 @@ class TransferApi(Feature):
             return Taken(kind=kind.noun, name=name[:64], result="refused", why=str(error))
         return Taken(kind=kind.noun, name=name, result="added", why=await self._missing(access, body))
 
-    async def _missing(self, access: Access, body: Kept) -> str:
+    async def _missing(self, access: Access, body: KeptUnderName) -> str:
         """Return what a preset needs and does not find here: it is kept all the same."""
         if isinstance(body, Preset) and body.model:
             try:

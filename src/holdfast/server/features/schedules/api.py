@@ -26,9 +26,9 @@ from ...kit.request import Bodies, decode, idempotency
 from ...sources.models import AllowedModels
 from ..presets.kinds import Preset
 from ..presets.library import Library
-from .model import Asked, Occurrence, Plan, Schedule
+from .model import Occurrence, Plan, Schedule, ScheduledAsk
 from .schedules import Schedules
-from .times import BadTime, Interval, When, check_when, times_after, zone_of
+from .times import BadTime, EveryInterval, When, check_when, times_after, zone_of
 
 PREVIEWED = 5
 """Number of times in a preview."""
@@ -52,7 +52,7 @@ class AskedCheck:
     def __init__(self, models: AllowedModels, presets: Library[Preset], store: Store) -> None:
         self._models, self._presets, self._store = models, presets, store
 
-    async def check(self, request: Request, asked: Asked) -> None:
+    async def check(self, request: Request, asked: ScheduledAsk) -> None:
         """Refuse what the caller may not use, or what does not exist."""
         asked.check()
         access = access_of(request)
@@ -90,7 +90,7 @@ class SchedulesApi(Feature):
         new = decode(await self._bodies.read(request), NewSchedule)
         plan = Plan(**{name: value for name, value in asdict(new).items() if name != "paused"})
         await self._checked(request, plan)
-        stored = await self._schedules.add(owner_of(request), key_of(request), plan, is_paused=new.paused)
+        stored = await self._schedules.add(owner_of(request), key_id_of(request), plan, is_paused=new.paused)
         shown = await self._shown(stored)
         return Json(shown, status_code=201, headers={"location": f"/api/schedules/{stored.id}"})
 
@@ -106,7 +106,7 @@ class SchedulesApi(Feature):
         plan = decode(await self._bodies.read(request), Plan)
         await self._checked(request, plan)
         owner, id = owner_of(request), request.path_params["schedule_id"]
-        return Json(await self._shown(await self._schedules.replace(owner, key_of(request), id, plan)))
+        return Json(await self._shown(await self._schedules.replace(owner, key_id_of(request), id, plan)))
 
     @Endpoint(
         "DELETE",
@@ -145,7 +145,7 @@ class SchedulesApi(Feature):
         key = idempotency(request, await self._bodies.read(request))
         asked = new_id("now") if key is None else f"{key.key}"
         owner, id = owner_of(request), request.path_params["schedule_id"]
-        _, one = await self._schedules.run_now(owner, id, asked, key_of(request))
+        _, one = await self._schedules.run_now(owner, id, asked, key_id_of(request))
         if one.error is not None:
             raise OwnerRefused(one.error)
         return Json(await self._occurrence(one), status_code=202)
@@ -218,7 +218,7 @@ class SchedulesApi(Feature):
         }
 
 
-def key_of(request: Request) -> str:
+def key_id_of(request: Request) -> str:
     """Return the id of the API key of a request; empty for a person."""
     access = access_of(request)
     return access.credential if access.via == "key" else ""
@@ -226,7 +226,7 @@ def key_of(request: Request) -> str:
 
 def _shown_times(when: When, times: Sequence[float]) -> list[dict[str, str]]:
     """Return times as JSON: in UTC, and by the clock of the plan's zone."""
-    zone = datetime.UTC if isinstance(when, Interval) else zone_of(when.time_zone)
+    zone = datetime.UTC if isinstance(when, EveryInterval) else zone_of(when.time_zone)
     return [
         {"at": native.moment(at), "local": datetime.datetime.fromtimestamp(at, zone).isoformat(timespec="seconds")}
         for at in times

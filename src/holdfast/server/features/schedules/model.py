@@ -18,7 +18,7 @@ from ....events import ErrorInfo
 from ....store import Idempotency
 from ....wires import native
 from ...kit.request import check_name
-from .times import MOST_LATE, OneTime, When, due, time_after
+from .times import MOST_LATE, OneTime, When, due_times, time_after
 
 NOT_LATE = 300.0
 """Seconds after its time for which an occurrence counts as in time. After that it was missed."""
@@ -34,7 +34,7 @@ Missed: TypeAlias = Literal["skip", "one", "all"]
 PromptOfSchedule: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduledAsk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a schedule or a trigger asks, and where."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -58,7 +58,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise BadRequest(message, param="preset")
 
 
-class Plan(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(ScheduledAsk, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule as a client writes it."""
 
     when: When
@@ -154,7 +154,7 @@ def decided(schedule: Schedule, now: float, new_session: Callable[[], str]) -> S
     ):  # the clock was set back: what has a run already is known by its time, and its key
         return replace(schedule, cursor=now)
     known = {each.at for each in schedule.history if each.how != "asked"}
-    times = due(schedule.plan.when, schedule.since, schedule.cursor, now)
+    times = due_times(schedule.plan.when, schedule.since, schedule.cursor, now)
     if not times:
         return schedule
     left = [at for at in times if at not in known]

@@ -20,8 +20,8 @@ from ....runs.run import Run
 from ....store import Store
 from ....store.documents import DocumentGuard, Documents, Stored
 from .model import Occurrence, Plan, Schedule, decided, is_open, notice_of_occurrence, run_key
-from .times import Interval, When, load_times
-from .unattended import Order, StartsRuns
+from .times import EveryInterval, When, load_times
+from .unattended import StartsRuns, UnattendedRun
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Schedules:
 
     async def load(self, when: When) -> None:
         """Load what the times of a plan need, once. `BadTime` for an unknown zone."""
-        if isinstance(when, Interval) or when.time_zone in self._loaded:
+        if isinstance(when, EveryInterval) or when.time_zone in self._loaded:
             return
         await asyncio.to_thread(load_times, when)
         self._loaded.add(when.time_zone)
@@ -309,7 +309,7 @@ class Schedules:
             return await self._engine.repeated(key)
         plan = stored.body.plan
         return await self._starts.start(
-            Order(
+            UnattendedRun(
                 owner=stored.owner,
                 credential=one.by_key or stored.body.key,
                 asked=plan,

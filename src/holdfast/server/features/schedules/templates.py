@@ -17,7 +17,7 @@ LARGEST_PAYLOAD = 100_000
 """Maximum size of the body of a call, in bytes."""
 
 
-def filled(template: str, payload: bytes) -> str:
+def filled_template(template: str, payload: bytes) -> str:
     """Return the prompt. `{{body}}` is the whole body; `{{a.b}}` is a field of a JSON body, or nothing."""
     try:
         text = payload.decode()

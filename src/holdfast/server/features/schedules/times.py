@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import datetime
 import importlib
-import zoneinfo
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
 from ....errors import BadRequest
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 SHORTEST = 60
 """The shortest interval, in seconds, for everyone but admins."""
@@ -49,7 +51,7 @@ class CronTimes(msgspec.Struct, frozen=True, tag_field="kind", tag="cron", forbi
     time_zone: Zone = "UTC"
 
 
-class Interval(msgspec.Struct, frozen=True, tag_field="kind", tag="every", forbid_unknown_fields=True):
+class EveryInterval(msgspec.Struct, frozen=True, tag_field="kind", tag="every", forbid_unknown_fields=True):
     """Every so many seconds, counted from when the schedule was made or changed."""
 
     seconds: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)]
@@ -62,12 +64,12 @@ class OneTime(msgspec.Struct, frozen=True, tag_field="kind", tag="once", forbid_
     time_zone: Zone = "UTC"
 
 
-When: TypeAlias = CronTimes | Interval | OneTime
+When: TypeAlias = CronTimes | EveryInterval | OneTime
 
 
 def check_when(when: When, *, is_admin: bool) -> None:
     """Refuse times that cannot be read, or that come too often."""
-    if isinstance(when, Interval):
+    if isinstance(when, EveryInterval):
         if when.seconds < SHORTEST and not is_admin:
             raise BadTime(f"A schedule runs every {SHORTEST} seconds at most.", param="when.seconds")
         return
@@ -80,16 +82,18 @@ def check_when(when: When, *, is_admin: bool) -> None:
 
 def load_times(when: When) -> None:
     """Load what the times of a plan need: its zone, and the library of expressions. Blocks on the disk."""
-    if not isinstance(when, Interval):
+    if not isinstance(when, EveryInterval):
         importlib.import_module("cronsim")
         zone_of(when.time_zone)
 
 
 @lru_cache(1000)
-def zone_of(name: str) -> zoneinfo.ZoneInfo:
+def zone_of(name: str) -> ZoneInfo:
     """Return a time zone by its IANA name. Blocks on the disk the first time."""
+    zoneinfo = importlib.import_module("zoneinfo")  # loaded by the first schedule
     try:
-        return zoneinfo.ZoneInfo(name)
+        zone: ZoneInfo = zoneinfo.ZoneInfo(name)
+        return zone
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         message = f"There is no time zone {name[:64]!r}. Use a name such as Europe/Berlin, or UTC."
         raise BadTime(message, param="when.time_zone") from None
@@ -127,7 +131,7 @@ def time_after(when: When, since: float, after: float) -> float | None:
     return next(times_after(when, since, after), None)
 
 
-def due(when: When, since: float, after: float, now: float) -> list[float]:
+def due_times(when: When, since: float, after: float, now: float) -> list[float]:
     """Return the times after one time up to another. If they are very many, the first and those of the last day."""
     first = list(islice(_until(when, since, after, now), MOST_LATE))
     if len(first) < MOST_LATE:

@@ -24,9 +24,9 @@ from ....wires import native
 from ....wires.openai import webhooks
 from ...secrets.sealer import Sealer
 from ...starting.rate_limit import StartRate
-from .model import Asked
-from .templates import filled
-from .unattended import Order, StartsRuns
+from .model import ScheduledAsk
+from .templates import filled_template
+from .unattended import StartsRuns, UnattendedRun
 
 MOST_TRIGGERS = 100
 """Maximum number of triggers of an owner."""
@@ -40,7 +40,7 @@ KEYS_LAST = 7 * 86400.0
 """Seconds for which a repeated call finds the chat of the first one. Its run is found as long as it is kept."""
 
 
-class NewTrigger(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewTrigger(ScheduledAsk, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trigger as a client writes it. Its prompt is a template."""
 
     signed: bool = False
@@ -213,11 +213,11 @@ class Triggers:
 
     async def _start(self, stored: Stored[Trigger], body: bytes, key: Idempotency, session: str) -> Run:
         asked = stored.body.asked
-        order = Order(
+        order = UnattendedRun(
             owner=stored.owner,
             credential=stored.body.key,
             asked=asked,
-            text=filled(asked.prompt, body),
+            text=filled_template(asked.prompt, body),
             new_session="" if asked.session else session,
             title=asked.name,
             key=key,

@@ -16,7 +16,7 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, NoContent
 from ...kit.request import Bodies, BodyTooLarge, decode, header
-from .api import AskedCheck, key_of
+from .api import AskedCheck, key_id_of
 from .templates import LARGEST_PAYLOAD
 from .triggers import NewTrigger, Trigger, TriggerCalled, Triggers, shown_call
 
@@ -57,7 +57,7 @@ class TriggersApi(Feature):
         """Create a trigger. Its secret is shown now, and never again."""
         asked = decode(await self._bodies.read(request), NewTrigger)
         await self._check.check(request, asked)
-        stored, secret = await self._triggers.add(owner_of(request), key_of(request), asked)
+        stored, secret = await self._triggers.add(owner_of(request), key_id_of(request), asked)
         shown = {**_shown(stored), **_told(stored, secret)}
         return Json(shown, status_code=201, headers={"location": f"/api/triggers/{stored.id}"})
 
@@ -74,7 +74,7 @@ class TriggersApi(Feature):
         id = request.path_params["trigger_id"]
         await self._triggers.get(owner_of(request), id)
         await self._check.check(request, asked)
-        return Json(_shown(await self._triggers.replace(owner_of(request), key_of(request), id, asked)))
+        return Json(_shown(await self._triggers.replace(owner_of(request), key_id_of(request), id, asked)))
 
     @Endpoint(
         "DELETE",

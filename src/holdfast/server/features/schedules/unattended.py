@@ -23,16 +23,16 @@ from ..budgets.budgets import Budgets
 from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sessions.session_input import one_line, user_message
-from .model import Asked
+from .model import ScheduledAsk
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class UnattendedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that is asked for."""
 
     owner: str
     credential: str
     """The API key that it is asked for with; empty for the owner."""
-    asked: Asked
+    asked: ScheduledAsk
     text: str
     """The message: the prompt, or what a template makes of it."""
     new_session: str
@@ -45,7 +45,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class StartsRuns(Protocol):
     """What starts the runs of schedules and triggers."""
 
-    async def start(self, order: Order) -> Run:
+    async def start(self, order: UnattendedRun) -> Run:
         """Start a run, or return the one that its key has started before."""
         ...
 
@@ -66,7 +66,7 @@ class Unattended:
         self._store, self._engine, self._starting, self._agents = store, engine, starting, agents
         self._owners, self._budgets, self._presets = owners, budgets, presets
 
-    async def start(self, order: Order) -> Run:
+    async def start(self, order: UnattendedRun) -> Run:
         """Start a run, or return the one that its key has started before. In a busy chat it waits its turn."""
         if (known := await self._engine.repeated(order.key)) is not None:
             return known
@@ -83,13 +83,13 @@ class Unattended:
         self._engine.touch(session.id, order.owner)
         return run
 
-    async def _access(self, order: Order) -> Access:
+    async def _access(self, order: UnattendedRun) -> Access:
         access = await self._owners.access(order.owner, order.credential)
         if access is None or not CHAT.admits(access):
             raise AccessEnded
         return access
 
-    async def _session(self, order: Order, preset: Preset) -> tuple[Session, bool]:
+    async def _session(self, order: UnattendedRun, preset: Preset) -> tuple[Session, bool]:
         """Return the chat, and whether it is new. A second try finds the one that the first try has made."""
         id = order.new_session or order.asked.session or ""
         session = await self._store.get_session(id) if id else None
@@ -99,7 +99,7 @@ class Unattended:
             raise SessionNotFound(id)
         return self._made(order, preset), True
 
-    def _made(self, order: Order, preset: Preset) -> Session:
+    def _made(self, order: UnattendedRun, preset: Preset) -> Session:
         now, title = self._engine.now(), one_line(order.title)
         return Session(
             id=order.new_session,

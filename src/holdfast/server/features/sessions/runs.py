@@ -16,7 +16,7 @@ from ....asgi import last_seen
 from ....asks import chat_ask
 from ....engine.core import Core
 from ....errors import BadRequest, NotFound, StoreUnavailable
-from ....events import ApprovalRequested, Asked, OutcomeRequested, StoppedBy
+from ....events import ApprovalRequested, OutcomeRequested, Question, StoppedBy
 from ....history import text_of
 from ....runs.run import Run
 from ....store import RunRecord, Store
@@ -269,12 +269,12 @@ class RunsApi(Feature):
         body = decode(await self._bodies.read(request), CallOutcome)
         note_of(request).details = {"decision": body.decision}
         return await self._reply(
-            request, run, request.path_params["outcome_id"], desks.Outcome(body.decision, body.note)
+            request, run, request.path_params["outcome_id"], desks.CallEnding(body.decision, body.note)
         )
 
-    async def _reply(self, request: Request, run: Run, asked: str, reply: desks.Reply) -> ASGIApp:
+    async def _reply(self, request: Request, run: Run, asked: str, reply: desks.DeskReply) -> ASGIApp:
         """Answer what a run has asked, and return the run when the reply is saved."""
-        kind = OutcomeRequested if isinstance(reply, desks.Outcome) else ApprovalRequested
+        kind = OutcomeRequested if isinstance(reply, desks.CallEnding) else ApprovalRequested
         if not await _has_asked(run, asked, kind):
             raise NotFound(f"Run {run.id} has not asked {asked!r}.")
         await self._agents.decide(run, access_of(request), asked, reply)
@@ -303,7 +303,7 @@ def _check_scope(run: Run, body: ApprovalDecision) -> None:
         raise BadRequest("This run has no session: allow the call once, or always.", param="scope")
 
 
-async def _has_asked(run: Run, asked: str, kind: type[Asked]) -> bool:
+async def _has_asked(run: Run, asked: str, kind: type[Question]) -> bool:
     after = run.log.oldest - 1
     while events := await run.log.batch(after):
         if any(isinstance(event, kind) and event.id == asked for event in events):

@@ -23,7 +23,7 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, System, check_size, decode
-from ..filing.names import folder_name, tag_names
+from ..filing.names import chat_folder, tag_names
 from ..sharing.reach import Reach
 from .session_input import MessageContent, one_line
 
@@ -151,7 +151,7 @@ class SessionTransferApi(Feature):
             system=brought.system,
             params=brought.params,
             on_break=brought.on_break,
-            folder=folder_name(brought.folder),
+            folder=chat_folder(brought.folder),
             tags=tag_names(brought.tags),
             head_id=messages[-1].id,
             created_at=now,

@@ -30,7 +30,7 @@ from ...sources.agents import forget_grants
 from ...sources.models import AllowedModels
 from ...sources.thumbs import forget_thumbs
 from ..accounts.people.people import People
-from ..filing.names import folder_name, tag_names
+from ..filing.names import chat_folder, tag_names
 from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sharing.reach import Reach
@@ -75,7 +75,7 @@ class SessionChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def filing(self) -> Filing:
         """Return how it is filed from then on."""
         return Filing(
-            folder=None if self.folder is msgspec.UNSET else folder_name(self.folder),
+            folder=None if self.folder is msgspec.UNSET else chat_folder(self.folder),
             tags=None if self.tags is msgspec.UNSET else tag_names(self.tags),
             archived=None if self.archived is msgspec.UNSET else self.archived,
         )
@@ -141,7 +141,7 @@ class SessionsApi(Feature):
             params=params,
             preset=preset.name,
             on_break=body.on_break or preset.on_break,
-            folder=folder_name(body.folder),
+            folder=chat_folder(body.folder),
             tags=tag_names(body.tags),
             created_at=now,
             updated_at=now,
