@@ -76,12 +76,11 @@ def condensed(messages: Sequence[dict[str, Any]], tokens: int) -> list[dict[str,
 
 
 def _text(message: dict[str, Any]) -> str:
-    calls = [
-        str(call["function"])
-        for call in (message["tool_calls"] if "tool_calls" in message else ())
-        if "function" in call
-    ]
-    return "\n".join(filter(None, [text_of(message["content"]), *calls]))
+    said = text_of(message["content"])
+    match message:
+        case {"tool_calls": [*calls]}:
+            return "\n".join(filter(None, [said, *(str(call["function"]) for call in calls if "function" in call)]))
+    return said
 
 
 def _cap(lengths: Sequence[int], room: int) -> int:
