@@ -661,6 +661,7 @@ REQUIREMENTS: dict[str, str] = {
     "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
     "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
     # schedules
+    "cli.schedules": "The command line adds, lists, tries, pauses, runs and removes schedules and triggers.",
     "schedules.kept": (
         "A schedule is kept, changed, paused and deleted by its owner alone. A bad one is refused with words, and a "
         "preview tells the next times."

@@ -11,7 +11,19 @@ from .screen import guard
 click.Context.formatter_class = HelpText  # of every command
 
 SECTIONS = {
-    "Use": ("chat", "run", "compare", "models", "runs", "sessions", "import", "presets", "explain"),
+    "Use": (
+        "chat",
+        "run",
+        "compare",
+        "models",
+        "runs",
+        "sessions",
+        "import",
+        "presets",
+        "schedules",
+        "triggers",
+        "explain",
+    ),
     "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
     "Administer": ("user", "key", "secrets", "audit", "backup", "restore", "copy", "db"),
     "Other": ("lab",),
@@ -26,6 +38,14 @@ COMMANDS = {
     "runs": ("lists.inspect:runs", "List, show, follow, fork and stop runs."),
     "sessions": ("lists.inspect:sessions", "List, file, export, import and delete sessions."),
     "presets": ("lists.presets:presets", "List, show, add, remove, export and import presets and prompts."),
+    "schedules": (
+        "lists.schedules:schedules",
+        "List, add, pause, run and remove schedules: runs that start at a time.",
+    ),
+    "triggers": (
+        "lists.triggers:triggers",
+        "List, add, pause and remove triggers: runs that start when an address is called.",
+    ),
     "import": (
         "lists.importing:import_command",
         "Import chats that ChatGPT, Open WebUI or LibreChat have exported.",

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import io
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import click
@@ -24,6 +24,7 @@ from ..client import Api, NoServer, Object, connect
 from ..tables import short_ids
 from .prefixes import RUN, SESSION, Kind, begin_with
 
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 PATIENCE = 2.0
 """Timeout in seconds. After it the shell gets no completions."""
 MOST = 30
@@ -48,6 +49,15 @@ def complete_presets(ctx: click.Context, param: click.Parameter, incomplete: str
 def complete_named(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the presets with this prefix, and the prompts by `/name`."""
     return _finished(_named(ctx, incomplete, ("presets", "prompts")))
+
+
+def complete_started(kind: str) -> Complete:
+    """Return what completes the names of schedules, or of triggers."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return _finished(_named(ctx, incomplete, (kind,)))
+
+    return complete
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -97,8 +107,7 @@ async def _models_of_settings(config: str | None) -> list[str]:
 async def _named(ctx: click.Context, incomplete: str, kinds: Sequence[str]) -> list[CompletionItem]:
     async with _server(ctx) as api:
         listed = {kind: (await api.call("GET", f"/api/{kind}"))[kind] for kind in kinds}
-    slash = {"presets": "", "prompts": "/"}
-    names = [slash[kind] + each["name"] for kind in kinds for each in listed[kind]]
+    names = [("/" if kind == "prompts" else "") + each["name"] for kind in kinds for each in listed[kind]]
     return [CompletionItem(name) for name in names if name.casefold().startswith(incomplete.casefold())]
 
 

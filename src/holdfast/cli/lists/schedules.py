@@ -1,0 +1,325 @@
+"""`holdfast schedules`: runs that start at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from .. import show
+from ..client import Api, CallFailed, Object, connect
+from ..commands import json_option, one_line_errors, settings_options
+from ..completion import complete_models, complete_presets, complete_sessions, complete_started
+from ..completion.prefixes import SESSION, whole_id
+from ..screen import flat
+from ..tables import Column, print_list, prose, short_ids, state
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def asked_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what a schedule or a trigger asks, and where."""
+    for option in (
+        click.argument("name"),
+        click.argument("prompt", required=False),
+        click.option("-m", "--model", shell_complete=complete_models, help="Model or agent. Default: the server's."),
+        click.option("-p", "--preset", shell_complete=complete_presets, help="Preset that sets up each new chat."),
+        click.option(
+            "-s", "--session", shell_complete=complete_sessions, help="Have all runs in this chat, not in new ones."
+        ),
+        click.option("--paused", is_flag=True, help="Start nothing until it is resumed."),
+    )[::-1]:
+        command = option(command)
+    return command
+
+
+async def asked(api: Api, name: str, prompt: str | None, session: str | None, **rest: Any) -> Object:
+    """Return what a schedule or a trigger asks. The prompt may come from standard input."""
+    if prompt is None:
+        prompt = "" if sys.stdin.isatty() else sys.stdin.read().strip()
+    if not prompt:
+        raise click.UsageError("No prompt given. It is the second argument, or standard input.")
+    session = None if session is None else await whole_id(api, SESSION, session)
+    return {"name": name, "prompt": prompt, "session": session, **rest}
+
+
+async def named(api: Api, kind: str, name: str) -> Object:
+    """Return the schedule or the trigger with a name, an id or the beginning of one."""
+    listed: list[Object] = (await api.call("GET", f"/api/{kind}"))[kind]
+    folded = name.casefold()
+    found = [each for each in listed if name == each["id"]]
+    found = found or [each for each in listed if each["name"].casefold() == folded]
+    found = found or [each for each in listed if len(name) > 4 and each["id"].startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CallFailed(f"No {kind[:-1]} {name!r}. See `holdfast {kind} ls`.", f"{kind[:-1]}_not_found", 404)
+    ids = ", ".join(each["id"] for each in found)
+    raise CallFailed(f"{name!r} is the name of {len(found)} {kind}. Give the id: {ids}.", "ambiguous_id")
+
+
+async def removed(kind: str, names: Sequence[str], **where: Any) -> None:
+    """Remove schedules or triggers, and say so."""
+    async with connect(**where) as api:
+        for name in names:
+            found = await named(api, kind, name)
+            await api.call("DELETE", f"/api/{kind}/{found['id']}")
+            click.echo(flat(f"Removed {found['name']}."))
+
+
+def when_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say when."""
+    for option in (
+        click.option("--cron", metavar="FIELDS", help='Cron expression, such as "0 9 * * 1-5".'),
+        click.option("--every", metavar="TIME", help="Interval, such as 90s, 15m, 2h or 1d."),
+        click.option("--at", metavar="DATE", help="Once, at a date and time such as 2027-01-31T18:00."),
+        click.option("--zone", help="Time zone of --cron and --at. Default: that of this machine."),
+    )[::-1]:
+        command = option(command)
+    return command
+
+
+def _when(cron: str | None, every: str | None, at: str | None, zone: str | None) -> Object:
+    if sum(given is not None for given in (cron, every, at)) != 1:
+        raise click.UsageError("Say when: --cron, --every or --at.")
+    if every is not None:
+        found = re.fullmatch(r"(\d{1,9}) ?([smhd]?)", every)
+        if found is None:
+            raise click.UsageError(f"--every {every!r} is no time such as 90s, 15m, 2h or 1d.")
+        return {"kind": "every", "seconds": int(found[1]) * _UNITS[found[2] or "s"]}
+    time_zone = zone or _own_zone()
+    if cron is not None:
+        return {"kind": "cron", "expression": cron, "time_zone": time_zone}
+    return {"kind": "once", "at": at, "time_zone": time_zone}
+
+
+def _own_zone() -> str:
+    """Return the time zone of this machine by its IANA name; UTC if it has none."""
+    if name := os.environ.get("TZ", "").lstrip(":"):
+        return name
+    _, is_linked, name = str(pathlib.Path("/etc/localtime").resolve()).partition("/zoneinfo/")
+    return name if is_linked else "UTC"
+
+
+def _in_words(when: Object) -> str:
+    if when["kind"] == "every":
+        seconds = when["seconds"]
+        unit = next(unit for unit in "dhms" if seconds % _UNITS[unit] == 0)
+        return f"every {seconds // _UNITS[unit]}{unit}"
+    return f"{when.get('expression') or when['at']} {when['time_zone']}"
+
+
+@click.group()
+def schedules() -> None:
+    """List, add, pause, run and remove schedules: runs that start at a time."""
+
+
+_COLUMNS = (
+    Column("schedule"),
+    Column("name", is_text=True),
+    Column("next"),
+    Column("last", can_wait=True),
+    Column("when", can_wait=True),
+    Column("model", can_wait=True),
+    Column("prompt", is_text=True, can_wait=True),
+)
+
+
+@schedules.command("ls")
+@json_option
+@settings_options
+@one_line_errors
+def schedules_ls(as_json: bool, **where: Any) -> None:
+    """List your schedules, each with its next time and what became of the last one."""
+    asyncio.run(_ls(as_json, **where))
+
+
+async def _ls(as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        listed = (await api.call("GET", "/api/schedules"))["schedules"]
+    if not listed:
+        show.note('No schedules. Add one with: holdfast schedules add NAME "PROMPT" --cron "0 9 * * *"')
+    rows = [
+        (
+            id,
+            prose(each["name"]),
+            _then(each).removeprefix("next "),
+            state(_became(each["last"]) if each["last"] else ""),
+            _in_words(each["when"]),
+            each["model"] or "",
+            prose(each["prompt"]),
+        )
+        for each, id in zip(listed, short_ids([each["id"] for each in listed]), strict=True)
+    ]
+    print_list(_COLUMNS, rows, json=listed if as_json else None)
+
+
+def _became(one: Object) -> str:
+    """Return what became of an occurrence: the state of its run, or why there is none."""
+    run = one["run"]
+    return str(one["state"] if run is None else run["outcome"] or run["status"])
+
+
+@schedules.command("show")
+@click.argument("name", shell_complete=complete_started("schedules"))
+@settings_options
+@one_line_errors
+def schedules_show(name: str, **where: Any) -> None:
+    """Print a schedule as JSON."""
+    sys.stdout.write(show.as_json(asyncio.run(_show(name, **where))))
+
+
+async def _show(name: str, **where: Any) -> Object:
+    async with connect(**where) as api:
+        return await named(api, "schedules", name)
+
+
+@schedules.command("next")
+@when_options
+@json_option
+@settings_options
+@one_line_errors
+def schedules_next(**what: Any) -> None:
+    """Print the next five times of a cron expression, an interval or a date, before you add it."""
+    asyncio.run(_next(**what))
+
+
+async def _next(
+    cron: str | None, every: str | None, at: str | None, zone: str | None, as_json: bool, **where: Any
+) -> None:
+    when = _when(cron, every, at, zone)
+    async with connect(**where) as api:
+        times = (await api.call("POST", "/api/schedule-preview", {"when": when}))["times"]
+    rows = [(each["local"], each["at"]) for each in times]
+    print_list((Column("local"), Column("utc")), rows, json=times if as_json else None)
+
+
+@schedules.command("add")
+@asked_options
+@when_options
+@click.option(
+    "--missed",
+    type=click.Choice(["skip", "one", "all"]),
+    default="one",
+    help="What is done with times at which no server ran: none, one run for all (the default), or each.",
+)
+@settings_options
+@one_line_errors
+def schedules_add(**what: Any) -> None:
+    """Add a schedule that sends PROMPT (or standard input) to a model or an agent."""
+    asyncio.run(_add(**what))
+
+
+async def _add(
+    cron: str | None,
+    every: str | None,
+    at: str | None,
+    zone: str | None,
+    url: str | None,
+    data: str | None,
+    config: str | None,
+    **what: Any,
+) -> None:
+    when = _when(cron, every, at, zone)
+    async with connect(url, data, config) as api:
+        made = await api.call("POST", "/api/schedules", {**await asked(api, **what), "when": when})
+    click.echo(flat(f"{made['name']}: {_then(made)}"))
+
+
+def _then(schedule: Object) -> str:
+    return "paused" if schedule["paused"] else f"next {schedule['next']['local']}" if schedule["next"] else "over"
+
+
+@schedules.command("run")
+@click.argument("name", shell_complete=complete_started("schedules"))
+@settings_options
+@one_line_errors
+def schedules_run(name: str, **where: Any) -> None:
+    """Start a run of a schedule now, paused or not."""
+    one = asyncio.run(_run(name, **where))
+    click.echo(one["run"]["id"] if one["run"] else one["state"])
+
+
+async def _run(name: str, **where: Any) -> Object:
+    async with connect(**where) as api:
+        found = await named(api, "schedules", name)
+        return await api.call("POST", f"/api/schedules/{found['id']}/run")
+
+
+@schedules.command("pause")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
+@settings_options
+@one_line_errors
+def schedules_pause(names: tuple[str, ...], **where: Any) -> None:
+    """Start nothing of these schedules until they are resumed."""
+    asyncio.run(_each(names, "pause", **where))
+
+
+@schedules.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
+@settings_options
+@one_line_errors
+def schedules_resume(names: tuple[str, ...], **where: Any) -> None:
+    """Go on with the next time. What fell into the pause is left out."""
+    asyncio.run(_each(names, "resume", **where))
+
+
+async def _each(names: tuple[str, ...], what: str, **where: Any) -> None:
+    async with connect(**where) as api:
+        for name in names:
+            found = await named(api, "schedules", name)
+            after = await api.call("POST", f"/api/schedules/{found['id']}/{what}")
+            click.echo(flat(f"{after['name']}: {_then(after)}"))
+
+
+_OCCURRENCES = (
+    Column("at"),
+    Column("how"),
+    Column("state"),
+    Column("run"),
+    Column("left_out", can_wait=True),
+    Column("why", is_text=True, can_wait=True),
+)
+
+
+@schedules.command("history")
+@click.argument("name", shell_complete=complete_started("schedules"))
+@json_option
+@settings_options
+@one_line_errors
+def schedules_history(name: str, as_json: bool, **where: Any) -> None:
+    """List the last times of a schedule, each with its run or why there is none."""
+    asyncio.run(_history(name, as_json, **where))
+
+
+async def _history(name: str, as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        found = await named(api, "schedules", name)
+        listed = (await api.call("GET", f"/api/schedules/{found['id']}/history"))["occurrences"]
+    rows = [
+        (
+            one["at"],
+            one["how"],
+            state(_became(one)),
+            one["run"]["id"] if one["run"] else "",
+            str(one["others"] or ""),
+            prose(one["error"]["message"] if one["error"] else one["why"] or ""),
+        )
+        for one in listed
+    ]
+    print_list(_OCCURRENCES, rows, json=listed if as_json else None)
+
+
+@schedules.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
+@settings_options
+@one_line_errors
+def schedules_rm(names: tuple[str, ...], **where: Any) -> None:
+    """Remove schedules. Their chats stay, and what runs goes on."""
+    asyncio.run(removed("schedules", names, **where))

@@ -1,0 +1,145 @@
+"""`holdfast triggers`: runs that start when another system calls an address."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from .. import show
+from ..client import Object, connect
+from ..commands import json_option, one_line_errors, settings_options
+from ..completion import complete_started
+from ..screen import flat
+from ..tables import Column, print_list, prose, short_ids, when
+from .schedules import asked, asked_options, named, removed
+
+_WRITTEN = ("name", "prompt", "model", "kind", "preset", "session", "signed")
+"""Fields of a trigger that its owner writes, besides whether it is paused."""
+
+
+@click.group()
+def triggers() -> None:
+    """List, add, pause and remove triggers: runs that start when an address is called."""
+
+
+_COLUMNS = (
+    Column("trigger"),
+    Column("name", is_text=True),
+    Column("called"),
+    Column("state", can_wait=True),
+    Column("model", can_wait=True),
+    Column("prompt", is_text=True, can_wait=True),
+)
+
+
+@triggers.command("ls")
+@json_option
+@settings_options
+@one_line_errors
+def triggers_ls(as_json: bool, **where: Any) -> None:
+    """List your triggers, each with its last call."""
+    asyncio.run(_ls(as_json, **where))
+
+
+async def _ls(as_json: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        listed = (await api.call("GET", "/api/triggers"))["triggers"]
+    if not listed:
+        show.note('No triggers. Add one with: holdfast triggers add NAME "Sort this: {{body}}"')
+    rows = [
+        (
+            id,
+            prose(each["name"]),
+            when(each["last"]["at"] if each["last"] else None),
+            " ".join(word for word in ("paused", "signed") if each[word]),
+            each["model"] or "",
+            prose(each["prompt"]),
+        )
+        for each, id in zip(listed, short_ids([each["id"] for each in listed]), strict=True)
+    ]
+    print_list(_COLUMNS, rows, json=listed if as_json else None)
+
+
+@triggers.command("show")
+@click.argument("name", shell_complete=complete_started("triggers"))
+@settings_options
+@one_line_errors
+def triggers_show(name: str, **where: Any) -> None:
+    """Print a trigger with its last calls as JSON. Its secret is not shown again."""
+    sys.stdout.write(show.as_json(asyncio.run(_call(name, "GET", "", **where))))
+
+
+async def _call(name: str, method: str, path: str, **where: Any) -> Object:
+    async with connect(**where) as api:
+        return await api.call(method, f"/api/triggers/{(await named(api, 'triggers', name))['id']}{path}")
+
+
+@triggers.command("add")
+@asked_options
+@click.option("--signed", is_flag=True, help="Calls are signed with the secret, which is then not in the address.")
+@settings_options
+@one_line_errors
+def triggers_add(**what: Any) -> None:
+    """Add a trigger. PROMPT (or standard input) is a template; its address and secret are printed once."""
+    _print_once(asyncio.run(_add(**what)), "Added")
+
+
+async def _add(url: str | None, data: str | None, config: str | None, **what: Any) -> Object:
+    async with connect(url, data, config) as api:
+        return await api.call("POST", "/api/triggers", await asked(api, **what))
+
+
+def _print_once(made: Object, done: str) -> None:
+    """Print the address, and the secret of signatures. Nothing else goes to standard output, for scripts."""
+    show.note(flat(f"{done} {made['name']}. This is shown once: keep it."))
+    click.echo(made["path"])
+    if made["signed"]:
+        click.echo(made["secret"])
+
+
+@triggers.command("rotate")
+@click.argument("name", shell_complete=complete_started("triggers"))
+@settings_options
+@one_line_errors
+def triggers_rotate(name: str, **where: Any) -> None:
+    """Replace the secret of a trigger. The old one ends at once."""
+    _print_once(asyncio.run(_call(name, "POST", "/rotate", **where)), "New secret for")
+
+
+@triggers.command("pause")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
+@settings_options
+@one_line_errors
+def triggers_pause(names: tuple[str, ...], **where: Any) -> None:
+    """Let calls of these triggers start nothing until they are resumed."""
+    asyncio.run(_set_paused(names, is_paused=True, **where))
+
+
+@triggers.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
+@settings_options
+@one_line_errors
+def triggers_resume(names: tuple[str, ...], **where: Any) -> None:
+    """Let calls start runs again."""
+    asyncio.run(_set_paused(names, is_paused=False, **where))
+
+
+async def _set_paused(names: tuple[str, ...], *, is_paused: bool, **where: Any) -> None:
+    async with connect(**where) as api:
+        for name in names:
+            found = await named(api, "triggers", name)
+            body = {field: found[field] for field in _WRITTEN}
+            await api.call("PUT", f"/api/triggers/{found['id']}", {**body, "paused": is_paused})
+            click.echo(flat(f"{'Paused' if is_paused else 'Resumed'} {found['name']}."))
+
+
+@triggers.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
+@settings_options
+@one_line_errors
+def triggers_rm(names: tuple[str, ...], **where: Any) -> None:
+    """Remove triggers. Their addresses answer no more; their chats stay."""
+    asyncio.run(removed("triggers", names, **where))
