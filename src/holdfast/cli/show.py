@@ -108,7 +108,9 @@ def state_of(run: dict[str, Any]) -> str:
 def why(run: dict[str, Any]) -> str:
     """Return why a run did not complete, or what it waits for."""
     match run:
-        case {"waits_for": {"model": model, "what": what, "seconds": seconds}} if seconds >= _SHORT:
+        case {"waits_for": {"model": model, "what": what, "since": since}} if (
+            seconds := _seconds_since(since)
+        ) >= _SHORT:
             return f"{_WAITS[what].format(model=model or 'its model')}: {seconds:.0f} s"
         case {"settlement": {"error": {"message": message}}}:
             return str(message)
@@ -135,12 +137,16 @@ def ago(moment: str | None) -> str:
     """Return a time as an age, such as `2 hours ago`."""
     if not moment:
         return ""
-    then = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00"))
-    seconds = int((datetime.datetime.now(datetime.UTC) - then).total_seconds())
+    seconds = int(_seconds_since(moment))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds // size} {unit} ago"
     return f"{max(seconds, 0)} s ago"
+
+
+def _seconds_since(moment: str) -> float:
+    then = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    return (datetime.datetime.now(datetime.UTC) - then).total_seconds()
 
 
 def line(text: str, width: int = 60) -> str:

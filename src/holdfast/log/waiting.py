@@ -16,6 +16,8 @@ class Wait:
     asked: ModelAsked
     since: float | None = None
     """When it was asked, by the clock of the loop; None until that is noted."""
+    asked_at: float = 0.0
+    """The same in Unix seconds."""
     has_begun: bool = False
 
     @property
@@ -28,12 +30,17 @@ class Wait:
         limit, then = self.limit or math.inf, self.asked.silence or math.inf
         return min(touched + limit, now + then)
 
-    def seen(self, touched: float, now: float) -> WaitsFor:
-        """Return what is waited for. `touched` is when the last byte came."""
+    def note(self, now: float, asked_at: float) -> None:
+        """Note when it was asked."""
+        self.since, self.asked_at = now, asked_at
+
+    def seen(self, touched: float) -> WaitsFor | None:
+        """Return what is waited for, the same until more comes. `touched` is when the last byte came."""
+        if self.since is None:
+            return None
         if self.has_begun:
-            return WaitsFor(self.asked.model, "more", now - touched)
-        since = touched if self.since is None else self.since
-        return WaitsFor(self.asked.model, "prompt" if self.asked.is_local else "first_token", now - since)
+            return WaitsFor(self.asked.model, "more", self.asked_at + touched - self.since)
+        return WaitsFor(self.asked.model, "prompt" if self.asked.is_local else "first_token", self.asked_at)
 
 
 def stalled(wait: Wait | None, seconds: float) -> SourceStalled:

@@ -180,7 +180,7 @@ class Pump:
             raise RunSettled(self.run.id)
         segment = self.intake.take(events)
         if (wait := self.intake.wait) is not None and wait.since is None:
-            wait.since = self.touched
+            wait.note(self.touched, self.shared.clock())
             if not wait.asked.first == wait.asked.silence == self.run.idle:
                 self.shared.watch(self)
         if segment is not NOTHING:

@@ -24,10 +24,11 @@ class ModelAsked(msgspec.Struct, frozen=True, gc=False):
 
 
 class WaitsFor(msgspec.Struct, frozen=True):
-    """What a run waits for, and for how many seconds."""
+    """What a run waits for, and since when."""
 
     model: ModelName
     """Empty if it must not be told."""
     what: Literal["prompt", "first_token", "more"]
     """That a local model has read the prompt, that a model begins to answer, or that it goes on."""
-    seconds: float
+    since: float
+    """In Unix seconds."""

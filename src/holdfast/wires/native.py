@@ -184,7 +184,7 @@ def run_object(
 def _waits_for(waits: WaitsFor | None) -> WaitsForJson | None:
     if waits is None:
         return None
-    return {"model": waits.model, "what": waits.what, "seconds": round(waits.seconds, 1)}
+    return {"model": waits.model, "what": waits.what, "since": moment(waits.since)}
 
 
 LISTED_TEXT = 1000

@@ -93,7 +93,7 @@ class WaitsForJson(TypedDict):
 
     model: str
     what: Literal["prompt", "first_token", "more"]
-    seconds: float
+    since: str
 
 
 class RunJson(TypedDict):

@@ -92,7 +92,7 @@ export function RunList() {
 function preview({ text, settlement, waits_for }: ListedRun): string {
   if (waits_for && !text) {
     const told = waits_for.what === "prompt" ? t().readingPrompt : t().waitingFor;
-    return told(seconds(waits_for.seconds * 1_000));
+    return told(seconds(Math.max(0, Date.now() - Date.parse(waits_for.since))));
   }
   return plain(text) || (settlement ? (settlement.error?.message ?? t().noOutput) : t().noOutputYet);
 }

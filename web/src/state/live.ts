@@ -116,7 +116,7 @@ export class LiveRun {
   ) {
     this.segments = [this.#last];
     this.isAgent.value = joined?.kind === "agent";
-    this.heardAt -= 1_000 * (joined?.waits_for?.seconds ?? 0);
+    if (joined?.waits_for) this.heardAt -= Math.max(0, Date.now() - Date.parse(joined.waits_for.since));
   }
 
   /** A run that had begun before this tab came. Its events are all sent again, from the first. */

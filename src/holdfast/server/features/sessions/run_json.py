@@ -60,7 +60,7 @@ def waits_for(run: Run) -> WaitsFor | None:
         return None
     if pump.intake.wait is None or (run.quiet is not None and run.quiet()):
         return None
-    return pump.intake.wait.seen(pump.touched, pump.time())
+    return pump.intake.wait.seen(pump.touched)
 
 
 async def look(run: Run) -> None:
