@@ -55,7 +55,7 @@ export interface Settlement {
 
 export interface WaitsFor {
   model: string;
-  seconds: number;
+  since: string;
   what: "first_token" | "more" | "prompt";
 }
 
