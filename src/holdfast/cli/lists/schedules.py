@@ -39,7 +39,7 @@ def asked_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-async def asked(api: Api, name: str, prompt: str | None, session: str | None, **rest: Any) -> Object:
+async def asked_body(api: Api, name: str, prompt: str | None, session: str | None, **rest: Any) -> Object:
     """Return what a schedule or a trigger asks. The prompt may come from standard input."""
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else sys.stdin.read().strip()
@@ -49,7 +49,7 @@ async def asked(api: Api, name: str, prompt: str | None, session: str | None, **
     return {"name": name, "prompt": prompt, "session": session, **rest}
 
 
-async def named(api: Api, kind: str, name: str) -> Object:
+async def found_by_name(api: Api, kind: str, name: str) -> Object:
     """Return the schedule or the trigger with a name, an id or the beginning of one."""
     listed: list[Object] = (await api.call("GET", f"/api/{kind}"))[kind]
     folded = name.casefold()
@@ -68,7 +68,7 @@ async def removed(kind: str, names: Sequence[str], **where: Any) -> None:
     """Remove schedules or triggers, and say so."""
     async with connect(**where) as api:
         for name in names:
-            found = await named(api, kind, name)
+            found = await found_by_name(api, kind, name)
             await api.call("DELETE", f"/api/{kind}/{found['id']}")
             click.echo(flat(f"Removed {found['name']}."))
 
@@ -101,7 +101,7 @@ def _when(cron: str | None, every: str | None, at: str | None, zone: str | None)
 
 def _own_zone() -> str:
     """Return the time zone of this machine by its IANA name; UTC if it has none."""
-    if name := os.environ.get("TZ", "").lstrip(":"):
+    if name := os.getenv("TZ", "").lstrip(":"):
         return name
     _, is_linked, name = str(pathlib.Path("/etc/localtime").resolve()).partition("/zoneinfo/")
     return name if is_linked else "UTC"
@@ -112,7 +112,7 @@ def _in_words(when: Object) -> str:
         seconds = when["seconds"]
         unit = next(unit for unit in "dhms" if seconds % _UNITS[unit] == 0)
         return f"every {seconds // _UNITS[unit]}{unit}"
-    return f"{when.get('expression') or when['at']} {when['time_zone']}"
+    return f"{when['expression' if when['kind'] == 'cron' else 'at']} {when['time_zone']}"
 
 
 @click.group()
@@ -177,7 +177,7 @@ def schedules_show(name: str, **where: Any) -> None:
 
 async def _show(name: str, **where: Any) -> Object:
     async with connect(**where) as api:
-        return await named(api, "schedules", name)
+        return await found_by_name(api, "schedules", name)
 
 
 @schedules.command("next")
@@ -228,7 +228,7 @@ async def _add(
 ) -> None:
     when = _when(cron, every, at, zone)
     async with connect(url, data, config) as api:
-        made = await api.call("POST", "/api/schedules", {**await asked(api, **what), "when": when})
+        made = await api.call("POST", "/api/schedules", {**await asked_body(api, **what), "when": when})
     click.echo(flat(f"{made['name']}: {_then(made)}"))
 
 
@@ -248,7 +248,7 @@ def schedules_run(name: str, **where: Any) -> None:
 
 async def _run(name: str, **where: Any) -> Object:
     async with connect(**where) as api:
-        found = await named(api, "schedules", name)
+        found = await found_by_name(api, "schedules", name)
         return await api.call("POST", f"/api/schedules/{found['id']}/run")
 
 
@@ -273,7 +273,7 @@ def schedules_resume(names: tuple[str, ...], **where: Any) -> None:
 async def _each(names: tuple[str, ...], what: str, **where: Any) -> None:
     async with connect(**where) as api:
         for name in names:
-            found = await named(api, "schedules", name)
+            found = await found_by_name(api, "schedules", name)
             after = await api.call("POST", f"/api/schedules/{found['id']}/{what}")
             click.echo(flat(f"{after['name']}: {_then(after)}"))
 
@@ -300,7 +300,7 @@ def schedules_history(name: str, as_json: bool, **where: Any) -> None:
 
 async def _history(name: str, as_json: bool, **where: Any) -> None:
     async with connect(**where) as api:
-        found = await named(api, "schedules", name)
+        found = await found_by_name(api, "schedules", name)
         listed = (await api.call("GET", f"/api/schedules/{found['id']}/history"))["occurrences"]
     rows = [
         (

@@ -14,7 +14,7 @@ from ..commands import json_option, one_line_errors, settings_options
 from ..completion import complete_started
 from ..screen import flat
 from ..tables import Column, print_list, prose, short_ids, when
-from .schedules import asked, asked_options, named, removed
+from .schedules import asked_body, asked_options, found_by_name, removed
 
 _WRITTEN = ("name", "prompt", "model", "kind", "preset", "session", "signed")
 """Fields of a trigger that its owner writes, besides whether it is paused."""
@@ -74,7 +74,7 @@ def triggers_show(name: str, **where: Any) -> None:
 
 async def _call(name: str, method: str, path: str, **where: Any) -> Object:
     async with connect(**where) as api:
-        return await api.call(method, f"/api/triggers/{(await named(api, 'triggers', name))['id']}{path}")
+        return await api.call(method, f"/api/triggers/{(await found_by_name(api, 'triggers', name))['id']}{path}")
 
 
 @triggers.command("add")
@@ -89,7 +89,7 @@ def triggers_add(**what: Any) -> None:
 
 async def _add(url: str | None, data: str | None, config: str | None, **what: Any) -> Object:
     async with connect(url, data, config) as api:
-        return await api.call("POST", "/api/triggers", await asked(api, **what))
+        return await api.call("POST", "/api/triggers", await asked_body(api, **what))
 
 
 def _print_once(made: Object, done: str) -> None:
@@ -130,7 +130,7 @@ def triggers_resume(names: tuple[str, ...], **where: Any) -> None:
 async def _set_paused(names: tuple[str, ...], *, is_paused: bool, **where: Any) -> None:
     async with connect(**where) as api:
         for name in names:
-            found = await named(api, "triggers", name)
+            found = await found_by_name(api, "triggers", name)
             body = {field: found[field] for field in _WRITTEN}
             await api.call("PUT", f"/api/triggers/{found['id']}", {**body, "paused": is_paused})
             click.echo(flat(f"{'Paused' if is_paused else 'Resumed'} {found['name']}."))
