@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from tests.browser.axe import findings
 from tests.browser.tab import becomes
 from tests.requirements import requirement
+from tests.support import interrupted
 from tests.support.server import Server
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role
 
@@ -138,6 +139,35 @@ async def test_what_is_always_allowed_is_listed_in_the_settings_and_revoked_ther
     await expect(agent.page.locator(".approval")).to_be_visible()
 
 
+@requirement("ui.browser-approvals", "crash.effects")
+@pytest.mark.usefixtures("needs_axe")
+@pytest.mark.parametrize(("answer", "times"), [("It ran", 1), ("Run it again", 2), ("Skip", 1)])
+async def test_a_call_that_a_kill_has_interrupted_is_asked_about_with_the_evidence(new_tab, tmp_path, answer, times):
+    """The page stays open meanwhile. What was asked and said is in the replay."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with Server(tmp_path / "data", config=interrupted.AGENT.format(folder=folder)) as server:
+        async with server.client() as client:
+            made = await (await client.post("/api/sessions", {"model": "agent/lasting"})).json()
+        tab = await new_tab(f"/s/{made['id']}", url=server.url)
+        await tab.say(interrupted.ASKED)
+        await interrupted.hangs(folder)
+        await server.kill9()
+        await server.restart()
+        card = tab.page.locator(".outcome")
+        await expect(card).to_contain_text("The server ended while shell was running. It may have run.")
+        await expect(card.locator(".call")).to_contain_text("echo ran >> ran")
+        await expect(card.locator(".printed")).to_have_text("half\n")
+        assert [] == await findings(tab)
+        await tab.button(answer).focus()
+        await tab.page.keyboard.press("Enter")
+        await tab.sees_ending("completed")
+        await expect(tab.last_answer.locator(".tool")).to_have_attribute(
+            "data-state", "failed" if answer == "Skip" else "done"
+        )
+    assert "ran\n" * times == (folder / "ran").read_text()
+
+
 @requirement("ui.browser-approvals")
 async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_tab):
     """Its user looks at another chat, or at another tab: in the list it is not simply running."""
@@ -145,9 +175,9 @@ async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_t
     await expect(agent.page.locator(".approval")).to_be_visible()
     elsewhere = await new_tab(agent.page.url.partition("/s/")[0] + "/runs", beside=agent)
 
-    await expect(elsewhere.page.locator(".session .needs-you")).to_have_text("Waiting for approval")
+    await expect(elsewhere.page.locator(".session .needs-you")).to_have_text("Waiting for you")
     await expect(elsewhere.page).to_have_title("(1) Runs · Holdfast")
-    await expect(elsewhere.page.locator(".run-list .badge")).to_have_text("waiting for approval")
+    await expect(elsewhere.page.locator(".run-list .badge")).to_have_text("waiting for you")
     await agent.press("Allow once")
     await expect(elsewhere.page.locator(".session .needs-you")).to_have_count(0)
     await expect(elsewhere.page).to_have_title("Runs · Holdfast")
@@ -175,7 +205,7 @@ async def test_who_wants_to_be_notified_of_an_approval_is(agent, new_tab):
     await expect(elsewhere.page.locator(".session .needs-you")).to_be_visible()
 
     await elsewhere.finds(
-        [["Waiting for approval", "files_write"]], "window.told.map(([title, body]) => [title, body.split(' ')[0]])"
+        [["Waiting for you", "files_write"]], "window.told.map(([title, body]) => [title, body.split(' ')[0]])"
     )
 
 
@@ -240,7 +270,7 @@ async def test_always_allow_stands_apart_and_says_what_it_covers(agent):
     await expect(card.locator(".always")).to_contain_text("Every call of files_write by this agent")
 
     await expect(card.locator("footer")).not_to_contain_text("Always allow")
-    await expect(agent.live.locator(".figures")).to_contain_text("waiting for approval")
+    await expect(agent.live.locator(".figures")).to_contain_text("waiting for you")
     await agent.press("Stop")
     await agent.sees_ending("stopped")
     await expect(agent.last_answer.locator(".tool .state")).to_contain_text("stopped")

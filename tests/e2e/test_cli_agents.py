@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from tests.e2e.test_cli import Shell, Terminal, here, whole_session
 from tests.requirements import requirement
+from tests.support import interrupted
 from tests.support.native import Native
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Gate, Headers, Recorded, Role, Upstream, answer, calling, tokens
@@ -281,6 +282,37 @@ async def test_a_line_typed_while_a_chat_answers_is_the_next_message(shell, up, 
 
     said = await api.transcript(await whole_session(api, terminal.screen))
     assert ["Go", "And more"] == [text for role, text in said if role == "user"]
+
+
+@requirement("crash.effects")
+@pytest.mark.parametrize(
+    ("line", "said", "times"), [("r", "it ran", 1), ("a", "run again", 2), ("s no", "skipped: no", 1)]
+)
+async def test_a_call_that_a_kill_has_interrupted_is_asked_about_in_the_terminal(tmp_path, line, said, times):
+    """With what it was, when it began and what it had printed."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with Server(tmp_path / "data", config=interrupted.AGENT.format(folder=folder)) as server:
+        async with server.client() as client:
+            api = Native(client)
+            session = await api.new_session()
+            await api.start(session, interrupted.ASKED, "agent/lasting")
+            await interrupted.hangs(folder)
+        await server.kill9()
+        await server.restart()
+        shell = Shell(tmp_path, {**here(server), "NO_COLOR": "1"})
+        async with Terminal(shell, "chat", "-s", session) as terminal:
+            await terminal.shows("The server ended while shell was running. It may have run.")
+            await terminal.shows("echo ran >> ran")
+            await terminal.shows("Its output until then:")
+            await terminal.shows("half")
+            await terminal.shows("it [r]an, run it [a]gain, [s]kip + reason: ")
+            terminal.type(f"{line}\r")
+            await terminal.shows(said)
+            await terminal.shows("Done.")
+            await terminal.says("\x04")
+            assert 0 == await terminal.ended()
+    assert "ran\n" * times == (folder / "ran").read_text()
 
 
 @pytest.mark.parametrize("stdin", ["", "Go\n"])

@@ -17,6 +17,8 @@ from holdfast.events import (
     Event,
     Interrupted,
     Notice,
+    OutcomeDecided,
+    OutcomeRequested,
     Reasoning,
     RunStarted,
     Settled,
@@ -188,6 +190,17 @@ def test_an_approval_is_asked_for_the_very_call_that_it_is_for():
     assert [("apr_1", "call_1"), ("apr_2", "call_2")] == [
         (part["approvalId"], part["toolCallId"]) for part in parts if part["type"] == "tool-approval-request"
     ]
+
+
+@requirement("ui.shape", "crash.effects")
+def test_every_question_to_a_person_is_a_part():
+    """A client that shows nothing for it would wait for ever, and not know why."""
+    asked = OutcomeRequested("out_1", "send", "{}", "call_1", "eff_1", 1.0)
+    parts = parts_of(ToolCall("call_1", "send", "{}", own=True), asked, OutcomeDecided("out_1", "ran"))
+
+    told = [(part["type"], part["id"]) for part in parts if part["type"].startswith("data-")]
+    assert [("data-asked", "out_1"), ("data-answered", "out_1")] == told
+    assert "send" == next(part["data"]["tool"] for part in parts if part["type"] == "data-asked")
 
 
 @requirement("ui.shape")

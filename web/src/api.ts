@@ -149,14 +149,6 @@ async function insist<T>(path: string, body: unknown): Promise<T> {
   }
 }
 
-export type ApprovalScope = "once" | "session" | "always";
-
-export interface Decision {
-  decision: "allow" | "deny";
-  scope: ApprovalScope;
-  note?: string;
-}
-
 /** A tool that may be called without asking: in one chat, or always. */
 export interface Grant {
   id: string;
@@ -256,8 +248,6 @@ export const api = {
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
   runs: (query: { session_id?: string; status?: string; outcome?: string; limit?: string; before?: string } = {}) =>
     call<{ runs: ListedRun[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
-  decide: (runId: string, approval: string, body: Decision) =>
-    call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body }),
   grants: () => call<{ grants: Grant[] }>("GET", "/api/grants"),
   revoke: (grant: string) => call<void>("DELETE", `/api/grants/${grant}`),
   steer: (runId: string, input: string) => call<Run>("POST", `/api/runs/${runId}/steer`, { body: { input } }),

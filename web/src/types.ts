@@ -1,7 +1,11 @@
 /** What the server sends: the generated types of the native API, and the frames of its streams. */
 import type {
+  ApprovalDecidedEvent,
+  ApprovalRequestedEvent,
   ComparisonFrame,
   FeedEntry,
+  OutcomeDecidedEvent,
+  OutcomeRequestedEvent,
   RunEvent,
   Session,
   SessionDeleted,
@@ -13,6 +17,10 @@ export type * from "./protocol.generated";
 
 /** One event of a run, with its number. */
 export type RunFrame = RunEvent & { run: string; seq: number };
+
+/** What a run asks a person: it waits until there is an answer. */
+export type AskedEvent = ApprovalRequestedEvent | OutcomeRequestedEvent;
+export type AnsweredEvent = ApprovalDecidedEvent | OutcomeDecidedEvent;
 
 /** One change of the list of sessions. */
 export type ListFrame = SessionListed | SessionDeleted | SessionsChanged;

@@ -146,7 +146,7 @@ describe("what is drawn of an answer", () => {
       { type: "approval.decided", id: "ap_1", decision: "deny" },
     ]);
 
-    expect([live.approvals[0]?.decision, live.tools[0]?.decision]).toEqual(["deny", "deny"]);
+    expect([live.questions[0]?.decision, live.tools[0]?.decision]).toEqual(["deny", "deny"]);
   });
 
   test("what was waited for is not told any more once the answer has begun", () => {

@@ -9,6 +9,7 @@ import msgspec
 
 from ..error_help import help_at
 from ..events import (
+    Answered,
     AnySettlement,
     ApprovalDecided,
     ApprovalRequested,
@@ -20,6 +21,7 @@ from ..events import (
     LegStarted,
     Notice,
     OpenCall,
+    Question,
     Reasoning,
     RunStarted,
     Settled,
@@ -187,6 +189,10 @@ class PartStream:
                 return self._calls.ask(event)
             case ApprovalDecided():
                 return self._calls.decide(event)
+            case _ if isinstance(event, Question):
+                return [{"type": "data-asked", "id": event.id, "data": msgspec.to_builtins(event)}]
+            case _ if isinstance(event, Answered):
+                return [{"type": "data-answered", "id": event.id, "data": msgspec.to_builtins(event)}]
             case _:
                 return []
 

@@ -2,6 +2,7 @@
 import { Brain, ChevronRight, FoldVertical, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import { compactAndSend } from "../context/state";
+import { Questions } from "../questions";
 import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
 import type { LiveRun, Notice, Seam } from "../state/live";
@@ -13,7 +14,6 @@ import { Later } from "../ui/later";
 import { MessageMenu } from "../versions/menu";
 import { t } from "../words";
 import { seconds } from "../words/time";
-import { Approvals } from "./approvals";
 import { Branches } from "./branches";
 import { LiveFigures, ResponseFigures, SettledFigures } from "./figures";
 import { OtherModel } from "./other-model";
@@ -46,7 +46,6 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
   if (message && isEdited) return <Later load={ANSWER_EDIT} message={message} session={transcript.id} />;
   const parts = message ? [...earlier, message] : earlier;
   const reasoning = [...parts.map((part) => part.reasoning), live?.reasoning].filter(Boolean).join("\n\n");
-  const undecided = live?.approvals.filter(({ decision }) => decision === null) ?? [];
   return (
     <article
       class={`message answer ${live ? "is-live" : ""}`}
@@ -67,7 +66,7 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
         key="segments"
         segments={joined([...parts.map((part) => segmentsOf(part, results)), ...(live ? [live.segments] : [])])}
         isGoingOn={live !== null}
-        waiting={new Set(undecided.map(({ call }) => call))}
+        waiting={new Set(live?.open.map(({ asked }) => asked.call))}
       />
       {said.live ? (
         <GoingOn key="going-on" live={said.live} transcript={transcript} />
@@ -84,7 +83,7 @@ function GoingOn({ live, transcript }: { live: LiveRun; transcript: Conversation
   const waits = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
   return (
     <>
-      <Approvals live={live} isTemporary={transcript.isTemporary} />
+      <Questions live={live} isTemporary={transcript.isTemporary} />
       {isSilent ? <Waiting notices={waits} /> : <Notices notices={live.lastingNotices} />}
       <Seams legs={live.legs} />
       <footer>

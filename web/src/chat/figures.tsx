@@ -89,10 +89,10 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation 
     return () => clearInterval(timer);
   }, []);
   const writing = (now - live.firstWordAt) / 1_000;
-  const isQuiet = !live.needsApproval && !live.isCalling && now - live.heardAt > 1_500;
+  const isQuiet = !live.open.length && !live.isCalling && now - live.heardAt > 1_500;
   const parts = [
     live.model,
-    live.needsApproval && t().toolStates.waiting,
+    live.open.length > 0 && t().toolStates.waiting,
     !isQuiet &&
       live.firstWordAt > 0 &&
       !live.joined &&

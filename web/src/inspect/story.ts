@@ -1,5 +1,5 @@
 /** What happened in a run, as a short list: words that follow one another are one line. */
-import type { ReasoningEvent, RunFrame, TextEvent, ToolDeltaEvent } from "../types";
+import type { AnsweredEvent, ReasoningEvent, RunFrame, TextEvent, ToolDeltaEvent } from "../types";
 import { t } from "../words";
 
 export interface Moment {
@@ -55,6 +55,8 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       return { kind: "start", label: story.started, detail: event.model ?? "" };
     case "tool.call":
       return { kind: "tool", label: story.toolCall(event.name), detail: event.arguments };
+    case "tool.started":
+      return { kind: "tool", label: story.toolStarted, detail: event.effect_id };
     case "tool.progress":
       return { kind: "tool", label: story.toolProgress, detail: event.message ?? "" };
     case "tool.result":
@@ -83,7 +85,10 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       };
     case "approval.requested":
       return { kind: "approval", label: story.waitingForApproval, detail: event.tool };
+    case "outcome.requested":
+      return { kind: "approval", label: story.mayHaveRun, detail: event.tool };
     case "approval.decided":
+    case "outcome.decided":
       return { kind: "approval", label: decided(event.decision), detail: event.note ?? "" };
     case "run.steered":
       return { kind: "approval", label: story.steered, detail: event.text };
@@ -91,9 +96,6 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       return { kind: "end", label: story.finished, detail: t().outcomes[event.settlement.outcome] };
     case "snapshot":
     case "provider.data":
-    case "tool.started":
-    case "outcome.requested":
-    case "outcome.decided":
       return { kind: "notice", label: event.type, detail: "" };
     default:
       return unknown(event);
@@ -113,7 +115,7 @@ function noticed(code: string): string {
   return known ? t().story[known] : code;
 }
 
-function decided(decision: "allow" | "deny"): string {
+function decided(decision: AnsweredEvent["decision"]): string {
   return t().decisions[decision] ?? decision;
 }
 

@@ -1,7 +1,8 @@
 /** The run that is going on: its events, gathered into what can be drawn, once for each frame of the screen. */
 import { signal } from "@preact/signals";
 import {
-  type ApprovalDecidedEvent,
+  type AnsweredEvent,
+  type AskedEvent,
   ignoreUnknown,
   type Run,
   type RunFrame,
@@ -37,14 +38,9 @@ export interface Segment {
   joints?: readonly number[];
 }
 
-/** A tool call that waits for a person, or was decided by one. */
-export interface Approval {
-  id: string;
-  tool: string;
-  call: string;
-  arguments: string;
-  /** The change that the call would make, as a unified diff. */
-  preview: string;
+/** What a person was asked, and has decided. */
+export interface Question {
+  asked: AskedEvent;
   decision: string | null;
 }
 
@@ -90,7 +86,7 @@ export class LiveRun {
   notices: Notice[] = [];
   /** Where another call of a model went on with the response. */
   legs: Seam[] = [];
-  approvals: Approval[] = [];
+  questions: Question[] = [];
   seq = 0;
   /** When the first word came, and how many events with text have come since. */
   firstWordAt = 0;
@@ -138,9 +134,9 @@ export class LiveRun {
     return this.notices.filter(({ code }) => !PASSING.includes(code));
   }
 
-  /** A person has to decide before it goes on. */
-  get needsApproval(): boolean {
-    return this.approvals.some(({ decision }) => decision === null);
+  /** What a person has to answer before it goes on. */
+  get open(): Question[] {
+    return this.questions.filter(({ decision }) => decision === null);
   }
 
   /** A tool is at work. */
@@ -209,24 +205,12 @@ export class LiveRun {
         this.#last.inputs = [...this.#last.inputs, event.text];
         return;
       case "approval.requested":
-        this.approvals = [
-          ...this.approvals,
-          {
-            id: event.id,
-            tool: event.tool,
-            call: event.call,
-            arguments: event.arguments,
-            preview: event.preview ?? "",
-            decision: null,
-          },
-        ];
+      case "outcome.requested":
+        this.questions = [...this.questions, { asked: event, decision: null }];
         return;
       case "approval.decided":
-        this.#decide(event);
-        this.approvals = this.approvals.map((each) =>
-          each.id === event.id ? { ...each, decision: event.decision } : each,
-        );
-        return;
+      case "outcome.decided":
+        return this.#decide(event);
       case "notice":
         this.notices = [...this.notices, { code: event.code, message: event.message, at: this.#startOfCall() }];
         if (event.model) this.model = event.model;
@@ -240,12 +224,10 @@ export class LiveRun {
         this.reasoning = event.reasoning;
         return;
       case "run.started":
+      case "tool.started":
       case "step.finished":
       case "usage":
       case "provider.data":
-      case "tool.started":
-      case "outcome.requested":
-      case "outcome.decided":
       case "run.settled":
         return; // nothing to draw
       default:
@@ -265,9 +247,13 @@ export class LiveRun {
     this.segments = [this.#last];
   }
 
-  #decide(event: ApprovalDecidedEvent): void {
-    const asked = this.approvals.find(({ id }) => id === event.id);
-    if (asked?.call) this.#tool(asked.call, { decision: event.decision, startedAt: this.#startOfCall() });
+  #decide(event: AnsweredEvent): void {
+    const { asked } = this.questions.find((each) => each.asked.id === event.id) ?? {};
+    if (event.type === "approval.decided" && asked?.call)
+      this.#tool(asked.call, { decision: event.decision, startedAt: this.#startOfCall() });
+    this.questions = this.questions.map((each) =>
+      each.asked.id === event.id ? { ...each, decision: event.decision } : each,
+    );
   }
 
   /** A tab that joined a run later does not know when a call began. */

@@ -241,7 +241,7 @@ export class Transcript extends Conversation {
   #takeEvent(live: LiveRun, frame: RunFrame): boolean {
     const isTaken = live.take(frame);
     if (frame.type === "approval.requested" || frame.type === "approval.decided")
-      noteSession({ id: this.id, needs_approval: live.approvals.some(({ decision }) => decision === null) });
+      noteSession({ id: this.id, needs_approval: live.open.length > 0 });
     return isTaken;
   }
 

@@ -59,7 +59,7 @@ export const ar: Words = {
     truncated: "توقّف عند حد الرموز",
     stopped: "متوقف",
   },
-  needsApproval: "بانتظار الموافقة",
+  needsApproval: "بانتظارك",
   organize: "تنظيم…",
   actionsFor: (title) => `إجراءات ${title}`,
   pin: "تثبيت",
@@ -293,7 +293,7 @@ export const ar: Words = {
   result: "النتيجة",
   error: "الخطأ",
   toolStates: {
-    waiting: "بانتظار الموافقة",
+    waiting: "بانتظارك",
     running: "قيد التشغيل",
     called: "استُدعيت",
     stopped: "متوقفة",
@@ -303,16 +303,6 @@ export const ar: Words = {
     done: "تمّت",
   },
   approved: "موافق عليها، ",
-  allowTool: (tool) => `السماح بـ ${tool}؟`,
-  allowCall: "السماح بتشغيل {}؟",
-  deny: "رفض",
-  scrollToAllow: "مرّر إلى النهاية كي تسمح به.",
-  allowForChat: "السماح في هذه المحادثة",
-  allowOnce: "السماح مرة واحدة",
-  alwaysAllow: "السماح دائمًا",
-  alwaysAllowHint: (tool: string) =>
-    `كل استدعاء للأداة ${tool} من هذا الوكيل، مهما كانت وسائطه، في كل المحادثات. يمكن إلغاء ذلك من الإعدادات.`,
-  denyReason: "السبب (اختياري)",
 
   // models
   model: "النموذج",
@@ -516,6 +506,7 @@ export const ar: Words = {
     writesCall: "كتابة استدعاء أداة",
     started: "بدأ",
     toolCall: (tool) => `استدعاء أداة: ${tool}`,
+    toolStarted: "بدأت الأداة",
     toolProgress: "تقدّم الأداة",
     toolFailed: "فشلت الأداة",
     toolResult: "نتيجة الأداة",
@@ -524,6 +515,7 @@ export const ar: Words = {
     stepDone: (n) => `انتهت الخطوة ${number(n)}`,
     modelRequest: "طلب إلى النموذج",
     waitingForApproval: "بانتظار الموافقة",
+    mayHaveRun: "انقطع: ربما نُفّذ",
     steered: "رسالة إلى الوكيل",
     finished: "انتهى",
     wentOn: "استُؤنف الرد",
@@ -533,7 +525,7 @@ export const ar: Words = {
     waitedForSlot: "انتظار مكان متاح",
     startingTools: "بدء تشغيل الأدوات",
   },
-  decisions: { allow: "تمت الموافقة", deny: "رُفض" },
+  decisions: { allow: "تمت الموافقة", deny: "رُفض", ran: "نُفّذ", again: "مرة أخرى", skip: "تم تخطيه" },
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "حدث واحد", two: "حدثان", few: "# أحداث", many: "# حدثًا", other: "# حدث" })}، ` +
     count(characters, { one: "حرف واحد", two: "حرفان", few: "# أحرف", many: "# حرفًا", other: "# حرف" }),

@@ -60,7 +60,7 @@ export const de: Words = {
     truncated: "Am Token-Limit beendet",
     stopped: "Gestoppt",
   },
-  needsApproval: "Wartet auf Freigabe",
+  needsApproval: "Wartet auf Sie",
   organize: "Ordnen…",
   actionsFor: (title) => `Aktionen für ${title}`,
   pin: "Anheften",
@@ -285,7 +285,7 @@ export const de: Words = {
   result: "Ergebnis",
   error: "Fehler",
   toolStates: {
-    waiting: "wartet auf Freigabe",
+    waiting: "wartet auf Sie",
     running: "läuft",
     called: "aufgerufen",
     stopped: "gestoppt",
@@ -295,16 +295,6 @@ export const de: Words = {
     done: "fertig",
   },
   approved: "freigegeben, ",
-  allowTool: (tool) => `${tool} erlauben?`,
-  allowCall: "{} ausführen lassen?",
-  deny: "Ablehnen",
-  scrollToAllow: "Zum Erlauben bis ans Ende scrollen.",
-  allowForChat: "Für diesen Chat erlauben",
-  allowOnce: "Einmal erlauben",
-  alwaysAllow: "Immer erlauben",
-  alwaysAllowHint: (tool: string) =>
-    `Jeder Aufruf von ${tool} durch diesen Agenten, mit beliebigen Argumenten, in allen Chats. In den Einstellungen widerrufbar.`,
-  denyReason: "Grund (optional)",
 
   // models
   model: "Modell",
@@ -478,6 +468,7 @@ export const de: Words = {
     writesCall: "Schreibt Tool-Aufruf",
     started: "Gestartet",
     toolCall: (tool) => `Tool-Aufruf: ${tool}`,
+    toolStarted: "Werkzeug gestartet",
     toolProgress: "Tool-Fortschritt",
     toolFailed: "Tool fehlgeschlagen",
     toolResult: "Tool-Ergebnis",
@@ -486,6 +477,7 @@ export const de: Words = {
     stepDone: (n) => `Schritt ${number(n)} beendet`,
     modelRequest: "Anfrage an das Modell",
     waitingForApproval: "Wartet auf Freigabe",
+    mayHaveRun: "Unterbrochen: hat vielleicht gewirkt",
     steered: "Nachricht an den Agenten",
     finished: "Beendet",
     wentOn: "Fortgesetzt",
@@ -495,7 +487,7 @@ export const de: Words = {
     waitedForSlot: "Wartete auf einen freien Platz",
     startingTools: "Tools werden gestartet",
   },
-  decisions: { allow: "Freigegeben", deny: "Abgelehnt" },
+  decisions: { allow: "Freigegeben", deny: "Abgelehnt", ran: "Hat gewirkt", again: "Noch einmal", skip: "Ausgelassen" },
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "# Ereignis", other: "# Ereignisse" })}, ` +
     count(characters, { one: "# Zeichen", other: "# Zeichen" }),

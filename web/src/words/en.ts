@@ -58,7 +58,7 @@ export const en = {
     truncated: "Stopped at the token limit",
     stopped: "Stopped",
   },
-  needsApproval: "Waiting for approval",
+  needsApproval: "Waiting for you",
   organize: "Organize…",
   actionsFor: (title: string) => `Actions for ${title}`,
   pin: "Pin",
@@ -282,7 +282,7 @@ export const en = {
   result: "Result",
   error: "Error",
   toolStates: {
-    waiting: "waiting for approval",
+    waiting: "waiting for you",
     running: "running",
     called: "called",
     stopped: "stopped",
@@ -292,16 +292,6 @@ export const en = {
     done: "done",
   },
   approved: "approved, ",
-  allowTool: (tool: string) => `Allow ${tool}?`,
-  allowCall: "Allow {} to run?",
-  deny: "Deny",
-  scrollToAllow: "Scroll to the end to allow it.",
-  allowForChat: "Allow for this chat",
-  allowOnce: "Allow once",
-  alwaysAllow: "Always allow",
-  alwaysAllowHint: (tool: string) =>
-    `Every call of ${tool} by this agent, whatever its arguments, in all chats. You can revoke this in Settings.`,
-  denyReason: "Reason (optional)",
 
   // models
   model: "Model",
@@ -471,6 +461,7 @@ export const en = {
     writesCall: "Writing tool call",
     started: "Started",
     toolCall: (tool: string) => `Tool call: ${tool}`,
+    toolStarted: "Tool started",
     toolProgress: "Tool progress",
     toolFailed: "Tool failed",
     toolResult: "Tool result",
@@ -479,6 +470,7 @@ export const en = {
     stepDone: (n: number) => `Step ${number(n)} finished`,
     modelRequest: "model request",
     waitingForApproval: "Waiting for approval",
+    mayHaveRun: "Interrupted: it may have run",
     steered: "Message to the agent",
     finished: "Finished",
     wentOn: "Went on",
@@ -488,7 +480,7 @@ export const en = {
     waitedForSlot: "Waited for a free slot",
     startingTools: "Starting tools",
   },
-  decisions: { allow: "Approved", deny: "Denied" },
+  decisions: { allow: "Approved", deny: "Denied", ran: "It ran", again: "Run again", skip: "Skipped" },
   eventsAndCharacters: (events: number, characters: number) =>
     `${count(events, { one: "# event", other: "# events" })}, ` +
     count(characters, { one: "# character", other: "# characters" }),

@@ -69,9 +69,9 @@ class Printer:
                 self._notice(f"progress of {id}", f"  {self._names[id]}: {_how_far(event)}")
             case {"type": "tool.result", "id": id} if id in self._names:
                 self._result(event)
-            case {"type": "approval.decided", "note": str(note)} if note:
+            case {"type": "approval.decided" | "outcome.decided", "note": str(note)} if note:
                 self.aside(f"  {_DECIDED[event['decision']]}: {show.line(note, WIDEST)}")
-            case {"type": "approval.decided"}:
+            case {"type": "approval.decided" | "outcome.decided"}:
                 self.aside(f"  {_DECIDED[event['decision']]}")
             case {"type": "run.steered"}:
                 self.aside(f"» {show.line(event['text'], WIDEST)}")
@@ -157,7 +157,7 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
-_DECIDED = {"allow": "allowed", "deny": "denied"}
+_DECIDED = {"allow": "allowed", "deny": "denied", "ran": "it ran", "again": "run again", "skip": "skipped"}
 
 
 def _how_far(progress: Object) -> str:

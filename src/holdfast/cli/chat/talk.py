@@ -20,8 +20,8 @@ from ..completion import complete_agents, complete_models, complete_presets, com
 from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
 from ..tables import SHORTEST_ID
-from .approvals import APPROVAL_MISSING, Attendant
 from .as_read import as_read
+from .attendant import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .named import filled_prompt, find_prompt, preset_named
 from .printer import Printer
@@ -92,8 +92,8 @@ def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: A
     Standard input is appended to the prompt, unless it is a terminal. The run is listed by `holdfast runs ls`; it is
     part of a session only with --keep, --session or --continue.
 
-    Exit code: 0 completed, 1 failed or interrupted, 2 wrong command line, 3 truncated, 4 stopped, 5 stopped because a
-    tool call needed approval and standard input is not a terminal.
+    Exit code: 0 completed, 1 failed or interrupted, 2 wrong command line, 3 truncated, 4 stopped, 5 stopped because an
+    agent asked its user and standard input is not a terminal.
     """
     text = with_input(prompt)
     if not text:
