@@ -358,7 +358,7 @@ REQUIREMENTS: dict[str, str] = {
         "A tool call has an id that is saved before it runs; an agent that goes on after a crash has no effect twice, "
         "and asks a person where it cannot know."
     ),
-    "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, or settle with their partial.",
+    "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, go on later, or settle as partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
     "crash.store-fails": "A store that raises an unexpected error fails the runs it cannot save, and no run hangs.",
     "crash.disk-full": "A full disk is a clear failure; nothing acknowledged is lost.",

@@ -73,16 +73,26 @@ def test_pods_have_no_rights_that_they_do_not_need():
 def test_pods_are_ready_alive_and_drained_as_the_server_says():
     """A pod that is killed before its drain has ended settles nothing."""
     (container,) = pod()["containers"]
-    drain = float(variables()["HOLDFAST_DRAIN"]["value"])
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
 
     assert "/ready" == container["readinessProbe"]["httpGet"]["path"]
     assert "/health" == container["livenessProbe"]["httpGet"]["path"]
-    assert pod()["terminationGracePeriodSeconds"] >= drain + pause + REST
+    assert pod()["terminationGracePeriodSeconds"] >= Settings().drain + pause + REST
     assert "status.podIP" == variables()["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"]
     assert re.fullmatch(r"\$\(POD_IP\):\d+", variables()["HOLDFAST_NODE_ADDRESS"]["value"])
     names = [each["name"] for each in container["env"]]
     assert names.index("POD_IP") < names.index("HOLDFAST_NODE_ADDRESS"), "only names that come before are replaced"
+
+
+@requirement("nodes.deploy", "deploy.units")
+@pytest.mark.parametrize("file", ["compose.yaml", "compose-cluster.yaml", "systemd/holdfast.service"])
+def test_a_server_has_time_to_drain_before_it_is_killed(file):
+    """One default for all: the files set no drain of their own, and wait for longer than it."""
+    text = (DEPLOY / file).read_text()
+    (waits,) = re.findall(r"^\s*(?:stop_grace_period: (\d+)s|TimeoutStopSec=(\d+))\b", text, re.MULTILINE)
+
+    assert "HOLDFAST_DRAIN" not in text
+    assert float("".join(waits)) >= Settings().drain + REST
 
 
 @requirement("nodes.deploy")
@@ -128,7 +138,6 @@ def test_the_compose_file_has_only_known_keys_and_the_same_care():
         server["cap_drop"],
         server["security_opt"],
     )
-    assert float(server["stop_grace_period"].removesuffix("s")) >= float(server["environment"]["HOLDFAST_DRAIN"]) + REST
     assert all(":?" in server["environment"][name] for name in ("HOLDFAST_CLUSTER_KEY", "HOLDFAST_API_KEY"))
     assert all(":" not in port.partition("127.0.0.1:")[0] for port in services["nginx"]["ports"])
     assert (DEPLOY / server["build"] / "Dockerfile").is_file()

@@ -113,8 +113,9 @@ async def test_a_run_goes_on_after_its_last_finished_step_where_the_settings_say
     check_openai(seen)
 
 
-@requirement("crash.no-repeat", "crash.resume")
-async def test_an_answer_that_was_cut_off_is_gone_on_with(up, tmp_path):
+@requirement("crash.no-repeat", "crash.resume", "crash.sigterm")
+@pytest.mark.parametrize("end", [Server.kill9, Server.terminate], ids=["a crash", "a deploy"])
+async def test_an_answer_that_was_cut_off_is_gone_on_with(up, tmp_path, end):
     """What was shown stays, once, and the model is asked to go on behind it."""
     up.enqueue(calling(("shell", {"command": MARK})), [Headers(), Role(), Delta("Half "), Gate(), Hang()])
     async with serving(up, tmp_path, "continue") as server:
@@ -122,7 +123,7 @@ async def test_an_answer_that_was_cut_off_is_gone_on_with(up, tmp_path):
             api = Native(client)
             run_id = await api.start(await api.new_session(), "Go", "agent/helper")
             (await api.shown(run_id, "Half ")).close()
-        await server.kill9()
+        await end(server)
         up.enqueue(answer("an answer."))
         await server.restart()
         async with server.client() as client:

@@ -13,7 +13,7 @@ from tests.requirements import requirement
 from tests.support.http import Client, Frame, Response
 from tests.support.native import Native
 from tests.support.server import READY, Ended, Server, StartFailed, UpstreamProcess, provider
-from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, answer
 from tests.support.waiting import LONG
 
 WITHIN = 30.0
@@ -130,6 +130,33 @@ async def test_a_run_that_does_not_end_by_itself_is_settled_with_its_partial(tmp
             assert "cancelled" == chunks[-2].json()["choices"][0]["finish_reason"]
             assert "cancelled" == answered["choices"][0]["finish_reason"]
             assert all(request.left_early for request in up.requests)
+
+
+@requirement("crash.sigterm", "legs.crash")
+@pytest.mark.parametrize("signals", [1, 2], ids=["the drain is over", "a second signal"])
+async def test_the_next_start_goes_on_with_what_was_to_continue_after_a_break(tmp_path: Path, signals: int):
+    """A deploy cuts the call of the model, not the answer: another leg goes on with it, and no word is lost."""
+    async with Upstream() as up:
+        up.models["m"] = [Headers(), Role(), Delta("half "), Hang()]
+        config = "drain = 0.2" if signals == 1 else "drain = 600"
+        server = Server(tmp_path, [provider(up.base_url, prefills=True)], config=config)
+        async with server, server.client() as client:
+            api = Native(client)
+            session = await api.new_session()
+            run = await api.start(session, "Hello", "up/m")
+            await api.shown(run, "half ")
+            server.send_signal(signal.SIGTERM)
+            await _closing(client)
+            ended = await _signalled(server, *[signal.SIGTERM] * (signals - 1))
+            up.models["m"] = answer("an answer")
+            await server.restart()
+            settled = await api.settled(run)
+
+            assert (0, True) == (ended.code, ended.seconds < WITHIN)
+            assert ("completed", "half an answer") == (settled["outcome"], settled["text"])
+            assert [None, "prefill"] == [leg["how"] for leg in settled["legs"]]
+            assert [("user", "Hello"), ("assistant", "half an answer")] == await api.transcript(session)
+            assert 2 == len(up.requests)
 
 
 @requirement("crash.sigterm")

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+from msgspec.structs import replace
 
 from holdfast.server.kit.http.connections import ConnectionLimits, OpenConnections
 from holdfast.server.kit.http.http_protocol import Protocol
@@ -34,6 +35,7 @@ class Served:
     """
 
     def __init__(self, app: Any, *, spec_version: str | None = None, lifespan: str = "on", **config: Any) -> None:
+        self._app = app
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -54,6 +56,8 @@ class Served:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if (inside := getattr(getattr(self._app, "state", None), "server", None)) is not None:
+            inside.current.now = replace(inside.current.now, drain=0.0)
         self._server.should_exit = True
         assert self._serving is not None
         await self._serving

@@ -487,21 +487,30 @@ async def test_a_run_that_another_node_can_go_on_with_is_left_to_it_after_the_dr
 
 
 @requirement("nodes.drain")
-async def test_the_only_node_stops_its_runs_when_it_ends():
-    """There is nobody to go on with them, and the next start may be far."""
+async def test_the_only_node_leaves_to_the_next_start_what_that_can_go_on_with():
+    """A deploy of one server must not cut answers either. What nobody can go on with is stopped."""
     store = MemoryStore()
 
     async def elsewhere(record: RunRecord, log: Any) -> bool:
-        return True
+        return record.model == "continues"
+
+    async def again(record: RunRecord, log: Any) -> Any:
+        return one_word()
 
     async with Core(store, elsewhere=elsewhere) as only:
-        run = await only.start(forever("one "), keep=True)
-        await spoken(run, "one ")
+        left, stopped = [await only.start(forever("and "), keep=True, model=each) for each in ("continues", "ends")]
+        for run in (left, stopped):
+            await spoken(run, "and ")
         await only.close()
+    async with Core(store, again=again) as started:
+        async with asyncio.timeout(LONG):
+            completed = await (await started.open(left.id)).settled()
 
-    settled = await run.settled()
+    settled = await stopped.settled()
     assert isinstance(settled, Stopped)
-    assert "shutdown" == settled.by
+    assert ("and ", "shutdown") == (settled.text, settled.by)
+    assert isinstance(completed, Completed)
+    assert "and one" == completed.text
 
 
 def submitted(engine: Core) -> Any:

@@ -479,9 +479,9 @@ class Core:
     async def close(self, *, drain: float = 0.0, within: float = 10.0) -> None:
         """Start no new runs, give runs `drain` seconds to end by themselves, stop the rest, wait for the settlements.
 
-        Runs that cannot be settled in `within` more seconds (the store is unavailable) are left to the next process,
-        and so are runs that only wait for a person. Other nodes get the waiting runs at once, and after `drain` the
-        runs that they can continue. A second call does nothing.
+        Runs that cannot be settled in `within` more seconds (the store is unavailable) are left to the next process.
+        So are, at once, runs that only wait for a person, and after `drain` those that another process can continue.
+        Other nodes take them without waiting for the end of the lease. A second call does nothing.
         """
         if self._closed:
             return

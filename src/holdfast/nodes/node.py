@@ -75,7 +75,7 @@ class Node:
         self.intents = classes.intents(shared, new_id, options.serve)
         self.unstored = UnstoredRuns(shared, options.unstored, options.follow)
         self.recovery = classes.recovery(runs, queue, self.intents, options.lease, options.again)
-        self.handover = Handover(runs, options.elsewhere, self._find_others)
+        self.handover = Handover(runs, options.elsewhere)
         # bound here, so that runs call them without another hop
         self.sure, self.renew, self.resume = self.lease.sure, self.lease.renew, self.recovery.resume
         self.store_now = self.lease.store_now

@@ -88,7 +88,7 @@ class Recovery:
             return
         if (slept := self._pumps.get(run_id)) is not None:
             self._runs.keeper.lose(slept)
-        logger.warning("run %s interrupted by an earlier crash", run_id)
+        logger.warning("run %s was left by a server that has ended", run_id)
         pump = self._runs.adopt(record, log)
         if stop is not None:
             self._intents.stop_now(pump, stop)

@@ -256,8 +256,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Maximum duration of a run in seconds."""
     grace: float = 1.0
     """Seconds that a stopped run may take to close its upstream before it is abandoned."""
-    drain: float = 2.0
-    """Seconds that runs may continue at a shutdown."""
+    drain: float = 60.0
+    """Seconds that runs may continue at a shutdown. A second signal ends the wait."""
     max_runs: int = 2000
     """Maximum number of concurrent runs."""
     max_runs_per_owner: int = 1000

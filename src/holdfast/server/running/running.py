@@ -102,7 +102,7 @@ class Running:
             self.store,
             sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
             again=observers.again(spending.metered_again(agents.again_or(chats.again))),
-            elsewhere=chats.elsewhere,
+            elsewhere=agents.elsewhere_or(chats.elsewhere),
             limits=limits_of(settings),
             lease=lease_of(settings),
             node=details_of(settings),

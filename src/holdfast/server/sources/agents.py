@@ -34,6 +34,7 @@ from ...ids import ModelName
 from ...log.log import Log
 from ...log.settlement import usage_so_far
 from ...log.steps import Steps
+from ...nodes.handover import Elsewhere
 from ...nodes.recovery import Again
 from ...runs.run import Run
 from ...store import RunRecord, Store
@@ -315,6 +316,14 @@ class AgentSources:
             return await (self.again if record.kind == AGENT else other)(record, log)
 
         return again
+
+    def elsewhere_or(self, other: Elsewhere) -> Elsewhere:
+        """Return the function that says of runs of every kind whether another process can continue them."""
+
+        async def elsewhere(record: RunRecord, log: Log) -> bool:
+            return await self.again(record, log) is not None if record.kind == AGENT else await other(record, log)
+
+        return elsewhere
 
     async def _work_anew(self, run: Run, out: Outlet) -> None:
         beginning = beginning_of(run.record.ask)

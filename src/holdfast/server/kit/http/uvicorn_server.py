@@ -108,6 +108,12 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Settle every run, end the streams, then close. A second signal ends the draining at once."""
         served = self._app.state.server
+        if runs := len(served.engine.live()):
+            logger.info(
+                "Runs in progress: %d. They have %g s to end; a second signal ends the wait.",
+                runs,
+                served.current.now.drain,
+            )
         ending = asyncio.create_task(served.end(served.current.now.drain))
         while not (await asyncio.wait({ending}, timeout=0.1))[0]:
             if self._in_a_hurry:
