@@ -27,7 +27,7 @@ from ...server.config.settings import (
 from ...server.config.settings_errors import explain
 from ...server.features.accounts.keys import Keys
 from ...server.features.accounts.oidc.opening import oidc_of
-from ...server.features.responses.webhooks import Listener
+from ...server.features.notifications.deliveries import Listener
 from ...server.kit.http.tls import tls_of
 from ...server.live.provider_factory import make_provider
 from ...server.sources.agent_factory import agents_of

@@ -11,11 +11,11 @@ from ...kit.chores import Chores
 from ...kit.feature import Feature
 from ...live.live_settings import Configured
 from ...running.running import Running
+from ..notifications.deliveries import Webhooks
 from ..sharing.reach import Reach
 from .conversation_turns import ConversationTurns
 from .conversations_api import ConversationsApi
 from .openai_responses import ResponsesApi
-from .webhooks import Webhooks
 from .websocket import ResponsesSocketApi, SocketServices
 
 

@@ -41,10 +41,10 @@ from ...sources.response_chains import ResponseNotFound, conversation, resolved,
 from ...sources.stored_conversations import check_fits
 from ...starting.starting import AllowedStart, Starting
 from ..chat.openai_chat import failure
+from ..notifications.deliveries import Webhooks
 from ..sessions.runs import stop_within
 from ..sharing.reach import Reach
 from .conversation_turns import ConversationTurns
-from .webhooks import Webhooks
 
 LOOKED_AT = 1000
 """Maximum number of runs that one call of the list reads: many of an owner's runs may not be responses."""
