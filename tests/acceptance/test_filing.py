@@ -1,5 +1,6 @@
 """Folders, tags, the archive, and several chats at once."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.native import Native
 from tests.support.upstream import Delta, Gate, Headers, Role, Upstream
+from tests.support.waiting import LONG
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -126,6 +128,21 @@ async def test_a_folder_and_a_tag_can_be_renamed_and_removed(world, kind):
     assert [] == await titles(api, f"{kind}=After&archived=any")
     kept = await api.session(ids[0])
     assert ("", []) == (kept["folder"], kept["tags"])
+
+
+@requirement("hist.filing")
+@pytest.mark.parametrize("kind", ["folder", "tag"])
+async def test_a_name_that_is_stored_as_the_old_one_renames_nothing(world, kind):
+    """A space at its end is not kept, so it is the same name: no chat may lose it, and the call must end."""
+    api = world.api
+    mine = {"folder": "Same"} if kind == "folder" else {"tags": ["Same"]}
+    session_id = await api.new_session(**mine)
+    async with asyncio.timeout(LONG):
+        renamed = await post(api, "/api/labels/rename", {"kind": kind, "name": "Same", "to": " Same "})
+    kept = await api.session(session_id)
+
+    assert {"sessions": 0} == renamed
+    assert mine == {name: kept[name] for name in mine}
 
 
 @requirement("hist.filing")

@@ -63,6 +63,11 @@ class RenameLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     to: str = ""
 
+    def names_another(self) -> bool:
+        """Return whether anything changes: names that are stored as the same one are no two names."""
+        stored = folder_name(self.to) if self.kind == "folder" else "".join(tag_names([self.to], "to"))
+        return self.name not in ("", stored)
+
     def filter(self) -> Filter:
         """Return which sessions have it."""
         return Filter(folder=self.name) if self.kind == "folder" else Filter(tag=self.name)
@@ -130,7 +135,7 @@ class FilingApi(Feature):
         """Rename a folder or a tag in all of the caller's sessions, or remove it from them. No session is deleted."""
         body = decode(await self._bodies.read(request), RenameLabel)
         owner, filing, changed = owner_of(request), body.filing(), 0
-        if body.name in ("", body.to):
+        if not body.names_another():
             return Json({"sessions": 0})
         while page := await self._store.list_sessions(owner, limit=MOST_AT_ONCE, filter=body.filter()):
             filed = await self._file([session.id for session in page], owner, filing)
