@@ -1,5 +1,8 @@
 """The keys of a server while its store cannot be read."""
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 
 from holdfast.errors import StoreUnavailable
@@ -7,11 +10,24 @@ from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
 from holdfast.server.features.accounts.keys import Keys, KeysUnavailable
 from holdfast.server.features.accounts.made_keys import new_key
+from holdfast.store import KeyRecord
 from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.served import NO_HOME, Served
 
 ADMIN = "hf-" + "a" * 40
+
+
+class Replaced(MemoryStore):
+    """A store whose keys can be replaced by others."""
+
+    records: Sequence[KeyRecord] = ()
+
+    async def key_changes(self):
+        return await super().key_changes() + len(self.records)
+
+    async def list_keys(self, *, after=0, account=None):
+        return [*self.records] or await super().list_keys(after=after, account=account)
 
 
 class Away(MemoryStore):
@@ -70,3 +86,39 @@ async def test_a_wrong_key_is_refused_while_the_store_is_away():
     assert not await keys.has_news()
     assert keys.find(b"hf-wrong") is None
     assert keys.find(key.encode()) is not None
+
+
+@requirement("people.keys")
+async def test_a_record_with_a_known_id_and_another_secret_opens_nothing_by_the_old_one():
+    """A database that was edited or restored while the server ran: what it says now counts, and nothing from before."""
+    store = Replaced()
+    (old, record), (new, other) = new_key("ada"), new_key("ada")
+    await store.add_key(record)
+    keys = Keys(Settings(), {}, store)
+    await keys.refresh()
+    before = keys.find(old.encode())
+    store.records = [msgspec.structs.replace(other, id=record.id, owner=record.owner, name="renamed")]
+    await keys.refresh()
+
+    assert keys.find(old.encode()) is None
+    assert before is not None
+    assert before.is_revoked
+    found = keys.find(new.encode())
+    assert found is not None
+    assert (record.owner, "renamed") == (found.owner, found.name)
+
+
+@requirement("people.keys")
+async def test_a_key_with_another_name_stays_open_under_that_name():
+    """What is logged and listed of a key names it as its record does."""
+    store = Replaced()
+    key, record = new_key("ada")
+    await store.add_key(record)
+    keys = Keys(Settings(), {}, store)
+    await keys.refresh()
+    store.records = [msgspec.structs.replace(record, name="renamed")]
+    await keys.refresh()
+    found = keys.find(key.encode())
+
+    assert found is not None
+    assert ("renamed", False) == (found.name, found.is_revoked)

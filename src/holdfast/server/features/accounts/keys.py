@@ -221,7 +221,7 @@ class Keys:
         for record in records:
             access = access_of_key(record)
             is_allowed = record.revoked_at is None and record.id not in misplaced and not is_of_settings(record.owner)
-            if is_allowed and self._limit(access):
+            if is_allowed and self._digests.get(record.id) == record.sha256 and self._limit(access):
                 continue
             is_gone = self._end(record.id, "changed" if is_allowed else "revoked")
             if record.revoked_at is not None:
@@ -244,6 +244,8 @@ class Keys:
         if known is None or _rights(known) != _rights(new):
             return False
         known.limit(new.allowed.budget, new.expires_at)
+        if not new.account:  # otherwise it has the name of its person
+            known.name = new.name
         self._expiring.pop(new.credential, None)
         if new.expires_at is not None:
             self._expiring[new.credential] = known
