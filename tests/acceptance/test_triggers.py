@@ -20,6 +20,7 @@ from tests.support.native import Native
 from tests.support.people import add_person, browser, first_admin
 from tests.support.server import Server, provider
 from tests.support.upstream import Upstream
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,6 +50,11 @@ async def add(client: Client, **fields: Any) -> dict[str, Any]:
     assert 201 == response.status, await response.text()
     made: dict[str, Any] = await response.json()
     return made
+
+
+def keys_of_calls(world: World) -> int:
+    """The number of calls whose ids are stored."""
+    return sum("trigger_key" in row for row in world.server.stored()["documents"])
 
 
 BODY = {"issue": {"title": "It {{body}} breaks", "by": {"name": "Eve"}}}
@@ -148,3 +154,23 @@ async def test_a_call_that_is_too_large_too_frequent_or_no_text_starts_nothing(w
         statuses = [(await sender.request("POST", made["path"], body=b"hi")).status for _ in range(31)]
         assert {202, 429} == set(statuses)
         assert statuses.count(202) <= 31
+
+
+@requirement("triggers.prompt")
+async def test_a_call_that_is_refused_stores_nothing_and_one_that_is_too_long_is_not_received(world: World):
+    """Whoever calls it too often, or with no end, fills neither the disk nor the memory."""
+    async with browser(world.server, world.ada) as ada, world.server.client() as sender:
+        made, before = await add(ada, prompt="{{body}}"), keys_of_calls(world)
+
+        async def call(number: int) -> int:
+            headers = {"idempotency-key": f"call {number}"}
+            return (await sender.request("POST", made["path"], body=b"hi", headers=headers)).status
+
+        statuses = [await call(number) for number in range(40)]
+        assert statuses.count(202) < 40
+        assert statuses.count(202) == keys_of_calls(world) - before
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
+        head = f"POST {made['path']} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head.encode() + b"%x\r\n" % 200_000 + b"x" * 200_000 + b"\r\n")  # and it goes on
+        assert b"413" in await asyncio.wait_for(reader.readline(), LONG)
+        writer.close()

@@ -66,9 +66,10 @@ class Bodies:
         async with self._one_large:
             await _check_values(body)
 
-    async def read_bytes(self, request: Request) -> bytes:
-        """Return a body that is no JSON: at most `body_limit` bytes."""
-        return await _received(request, self._current.now.body_limit)
+    async def read_bytes(self, request: Request, most: int | None = None) -> bytes:
+        """Return a body that is no JSON: at most `most` bytes, or `body_limit`."""
+        limit = self._current.now.body_limit
+        return await _received(request, limit if most is None else min(most, limit))
 
 
 async def _check_values(body: bytes) -> None:

@@ -68,7 +68,6 @@ class AskedCheck:
 
 _ONE = "/api/schedules/{schedule_id}"
 _BAD = {400: "bad input", 404: "no such schedule, chat, model or preset", 409: "too many", 413: "too large"}
-_DELETED = {204: "deleted", 400: "a bad query", 404: "no such schedule"}
 _SHOWN = {200: "the schedule", 400: "a bad query", 404: "no such schedule"}
 
 
@@ -143,7 +142,7 @@ class SchedulesApi(Feature):
     async def run_schedule(self, request: Request) -> ASGIApp:
         """Start a run of a schedule now, paused or not. A repeated Idempotency-Key starts nothing more."""
         key = idempotency(request, await self._bodies.read(request))
-        asked = new_id("now") if key is None else f"{key.key}"
+        asked = new_id("now") if key is None else key.key
         owner, id = owner_of(request), request.path_params["schedule_id"]
         _, one = await self._schedules.run_now(owner, id, asked, key_id_of(request))
         if one.error is not None:

@@ -202,13 +202,12 @@ class Triggers:
             raise TriggerPaused
         digest = hashlib.sha256(called.body).hexdigest()
         known = Idempotency(stored.owner, f"trigger\n{stored.id}:{called.key or new_id('call')}", digest)
-        session = "" if stored.body.asked.session else new_id("ses")
-        if called.key:
-            session = await self._keys.claim(known, session or "-")
-            session = "" if session == "-" else session
         if (run := await self._engine.repeated(known)) is not None:
             return run
-        await self._rate.take(f"trigger {stored.id}")
+        await self._rate.take(f"trigger {stored.id}")  # before anything is stored for the call
+        session = new_id("ses")
+        if called.key:
+            session = await self._keys.claim(known, session)
         return await self._start(stored, called.body, known, session)
 
     async def _start(self, stored: Stored[Trigger], body: bytes, key: Idempotency, session: str) -> Run:

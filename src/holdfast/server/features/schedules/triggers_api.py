@@ -15,14 +15,13 @@ from ....wires import native
 from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, NoContent
-from ...kit.request import Bodies, BodyTooLarge, decode, header
+from ...kit.request import Bodies, decode, header
 from .api import AskedCheck, key_id_of
 from .templates import LARGEST_PAYLOAD
 from .triggers import NewTrigger, Trigger, TriggerCalled, Triggers, shown_call
 
 _ONE = "/api/triggers/{trigger_id}"
 _BAD = {400: "bad input", 404: "no such trigger, chat, model or preset", 413: "too large"}
-_DELETED = {204: "deleted", 400: "a bad query", 404: "no such trigger"}
 _CALLED = {
     202: "the run",
     400: "bad input",
@@ -123,10 +122,7 @@ class TriggersApi(Feature):
     async def _called(self, request: Request, called: TriggerCalled) -> ASGIApp:
         if len(called.key) > 256 or not called.key.isprintable():
             raise BadRequest("The id of a call has at most 256 printable characters.", param="Idempotency-Key")
-        announced = header(request, b"content-length") or ""
-        is_large = announced.isascii() and announced.isdigit() and int(announced) > LARGEST_PAYLOAD
-        if is_large or len(body := await self._bodies.read_bytes(request)) > LARGEST_PAYLOAD:
-            raise BodyTooLarge(LARGEST_PAYLOAD)
+        body = await self._bodies.read_bytes(request, LARGEST_PAYLOAD)
         id = request.path_params["trigger_id"]
         run = await self._triggers.call(msgspec.structs.replace(called, id=id, body=body))
         return Json({"run_id": run.id, "session_id": run.record.session_id}, status_code=202)
