@@ -80,9 +80,11 @@ class Library(Generic[K]):
         for group in access.groups:
             for id in [entry.id async for entry in self._by_group.all(owner=group)]:
                 stored = await self._all.get(id)
-                if stored is None or stored.body.group != group:
+                if stored is None:
                     await self._by_group.delete(id)  # deleted with all data of its owner
-                elif stored.owner != access.owner and (name := await self._member(stored.owner, group)):
+                elif stored.body.group != group or stored.owner == access.owner:
+                    continue  # it changes its group now, or is listed above
+                elif name := await self._member(stored.owner, group):
                     yield Found(stored, name)
 
     async def _member(self, owner: str, group: str) -> str:
