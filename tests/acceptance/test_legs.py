@@ -287,6 +287,32 @@ async def test_a_chat_keeps_its_choice_which_a_request_may_override(world):
 
 
 @requirement("legs.chosen")
+@pytest.mark.parametrize("prefills", [False], ids=["turn"])
+@pytest.mark.parametrize(("chosen", "outcome"), [("continue", "completed"), ("settle", "failed")])
+async def test_the_choice_of_a_chat_counts_for_forks_and_for_schedules(world, chosen, outcome):
+    """Nobody is there to choose for a run of the night, and a fork is an answer of the same chat."""
+    api, post = world.api, world.client.post
+    session_id = await api.new_session(model="up/m", on_break=chosen)
+    world.up.models["m"] = Model()
+    first = await api.start(session_id, "Tell me", "up/m")
+    await api.settled(first)
+    world.up.models["m"] = Model(20)
+    fork = await (await post(f"/api/runs/{first}/fork", {"after": 0})).json()
+    outcomes = [(await api.settled(fork["id"]))["outcome"]]
+    assert 201 == (await post("/api/presets", {"name": f"So {chosen}", "on_break": chosen})).status
+    for place in ({"session": session_id}, {"preset": f"So {chosen}", "model": "up/m"}):
+        world.up.models["m"] = Model(20)
+        when = {"kind": "once", "at": "2999-01-01T00:00"}
+        made = await (
+            await post("/api/schedules", {"name": "At night", "prompt": "Tell me", "when": when, **place})
+        ).json()
+        one = await (await post(f"/api/schedules/{made['id']}/run")).json()
+        outcomes.append((await api.settled(one["run"]["id"]))["outcome"])
+
+    assert [outcome] * 3 == outcomes
+
+
+@requirement("legs.chosen")
 async def test_the_choice_of_a_chat_goes_with_its_copies_and_comes_from_its_preset(world):
     """A fork, an import and a preset set a chat up like the one that they were made of."""
     api, post = world.api, world.client.post

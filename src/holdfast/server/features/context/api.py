@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT_SHARED, READ_SHARED
-from ....asks import SessionAsk
 from ....engine.core import Core
-from ....errors import Conflict, MessageNotFound, SessionBusy, StaleView
+from ....errors import Conflict, MessageNotFound
 from ....history import Message, Session, alternating, branch, estimate_tokens, for_model
 from ....history.compaction import COMPACT, compacted, is_summary, with_compaction
 from ....ids import new_id
@@ -19,16 +18,15 @@ from ....runs.run import Run
 from ....store import Store
 from ....upstreams.facts import facts_of
 from ....wires import native
-from ...config.settings import AGENT
 from ...kit.caller import access_of, owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode, idempotency
 from ...sources.models import AllowedModels
 from ...starting.starting import Starting
-from ..sessions.run_json import RunViews, run_headers
-from ..sessions.session_input import user_message
-from ..sessions.session_runs import OwnerOnly
+from ..sessions.branches import branch_from, show_branch
+from ..sessions.run_json import RunViews
+from ..sessions.session_input import check_agent, session_ask, user_message
 from ..sharing.reach import Reach
 from ..versions.edits import copied_after
 
@@ -115,34 +113,27 @@ class ContextApi(Feature):
         body = decode(raw or b"{}", Compact)
         allowed = await self._starting.allow(request, body.model or session.model, idempotency(request, raw))
         if isinstance(allowed, Run):
-            return self._response(allowed)
+            return self._views.started(allowed)
         last = await self._last(session, body.message_id)
-        ask = SessionAsk(params=session.params, compacts=True)
+        ask = session_ask(session, compacts=True)
         record = allowed.record(ask, owner=session.owner, session_id=session.id, message_id=new_id("msg"))
-        if record.kind == AGENT and owner_of(request) != session.owner:
-            raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
+        check_agent(record, owner_of(request))
         run = await allowed.start(
             record, [with_compaction(user_message(COMPACT))], parent=last.id, expect_head=session.head_id
         )
-        return self._response(run)
+        return self._views.started(run)
 
     async def _last(self, session: Session, message_id: str | None) -> Message:
         """Return the last message that the summary stands for."""
-        messages = await self._store.messages(session.id)
-        path = branch(messages, session.head_id)
-        if message_id is not None:
-            place = next((place for place, each in enumerate(path) if each.id == message_id), None)
-            if place is None:
-                raise StaleView if any(each.id == message_id for each in messages) else MessageNotFound(message_id)
-            path = path[: place + 1]
+        if message_id is None:
+            path = branch(await self._store.messages(session.id), session.head_id)
+        else:
+            before, (message, *_) = await branch_from(self._store, session, message_id)
+            path = [*before, message]
         is_fresh = len(path) > 1 and is_summary(path[-2], path[-1])
         if is_fresh or not any(each.role == "assistant" for each in path):
             raise NothingToCompact
         return path[-1]
-
-    def _response(self, run: Run) -> ASGIApp:
-        headers = {**run_headers(run), "location": f"/api/runs/{run.id}"}
-        return Json(self._views.json(run), status_code=202, headers=headers)
 
     @Endpoint(
         "POST",
@@ -159,18 +150,9 @@ class ContextApi(Feature):
         for place, message in enumerate(path):
             if message.compacts and body.message_id in [each.id for each in path[place : place + 2]]:
                 after = copied_after(path[place + 2 :], message)
-                return Json(native.session(await self._show(session, after, message.parent_id)))
+                changed = await show_branch(self._store, self._engine, session, after, message.parent_id)
+                return Json(native.session(changed))
         raise MessageNotFound(body.message_id)
-
-    async def _show(self, session: Session, messages: list[Message], parent: str | None) -> Session:
-        try:
-            changed = await self._store.add_branch(
-                session.id, messages, parent=parent, expect_head=session.head_id, now=self._engine.now()
-            )
-        except SessionBusy as busy:
-            raise SessionBusy(busy.run_id, can_wait=False) from None
-        self._engine.touch(session.id, session.owner)
-        return changed
 
 
 def _tokens(messages: list[Message], system: str | None) -> tuple[int, bool]:

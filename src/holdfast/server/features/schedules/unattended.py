@@ -10,7 +10,6 @@ from typing import Protocol
 import msgspec
 
 from ....access import CHAT, Access
-from ....asks import SessionAsk
 from ....engine.core import Core
 from ....errors import AccessEnded, SessionNotFound
 from ....history import Session
@@ -22,7 +21,7 @@ from ..accounts.owners import Owners
 from ..budgets.budgets import Budgets
 from ..presets.kinds import Preset
 from ..presets.library import Library
-from ..sessions.session_input import one_line, user_message
+from ..sessions.session_input import one_line, session_ask, user_message
 from .model import ScheduledAsk
 
 
@@ -76,7 +75,7 @@ class Unattended:
         payer: Payer = self._budgets.payer_for(access)
         allowed = await self._starting.allow_for(access, payer, order.asked.model or session.model, order.key)
         agent = self._agents.has_default(access, order.asked.kind, allowed.model.name)
-        ask = SessionAsk(params=session.params, notice=order.notice, default_agent=agent)
+        ask = session_ask(session, notice=order.notice, default_agent=agent)
         record = allowed.record(ask, session_id=session.id, kind=order.asked.kind)
         message = msgspec.structs.replace(user_message(order.text), author=access.name if access.account else "")
         run = await allowed.start(record, [message], session=session if is_new else None, if_busy="queue")
@@ -110,6 +109,7 @@ class Unattended:
             system=preset.system,
             params=preset.params,
             preset=preset.name,
+            on_break=preset.on_break,
             created_at=now,
             updated_at=now,
         )

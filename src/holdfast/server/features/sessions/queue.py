@@ -17,8 +17,7 @@ from ...kit.http.errors import NoContent, json_of
 from ...kit.request import Bodies, decode
 from ..sharing.reach import Reach
 from .runs import stop_within
-from .session_input import MessageContent, user_message
-from .session_runs import OwnerOnly
+from .session_input import MessageContent, OwnerOnly, user_message
 
 
 class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

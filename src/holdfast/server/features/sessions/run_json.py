@@ -13,6 +13,7 @@ from ....silence import WaitsFor
 from ....store import RunRecord
 from ....wires import native
 from ....wires.shapes import RunJson
+from ...kit.http.errors import Json
 
 
 class PaneInfo(Protocol):
@@ -45,12 +46,21 @@ class RunViews:
             waits_for=waits_for(run),
         )
 
+    def started(self, run: Run) -> Json:
+        """Return the answer to a request that has started a run."""
+        return started(self.json(run))
+
     async def revealed(self, run: Run) -> RunJson:
         """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
         await look(run)
         about = await self._pane_of(run.record)
         seen = self.json(run)
         return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
+
+
+def started(shown: RunJson) -> Json:
+    """Return the answer to a request that has started a run, or given it something."""
+    return Json(shown, status_code=202, headers={"x-run-id": shown["id"], "location": f"/api/runs/{shown['id']}"})
 
 
 def waits_for(run: Run) -> WaitsFor | None:

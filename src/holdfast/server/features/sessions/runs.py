@@ -24,13 +24,13 @@ from ....wires import native
 from ....wires.shapes import ListedRunJson
 from ...kit.caller import access_of, owner_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.http.errors import Json, json_of
+from ...kit.http.errors import json_of
 from ...kit.request import Bodies, decode, whole_number
 from ...kit.streams import Streams
 from ...sources.agents import AgentSources
 from ..audit.audit import note_of
 from ..sharing.reach import Reach
-from .run_json import RunViews, run_headers
+from .run_json import RunViews, run_headers, started
 
 OUTCOMES = ("completed", "truncated", "stopped", "failed", "interrupted")
 MOST_LOOKED_AT = 2000
@@ -217,11 +217,7 @@ class RunsApi(Feature):
         if not text.strip():
             raise BadRequest("The input is empty.", param="input")
         await self._agents.steer(run, access_of(request), text)
-        return Json(
-            await self._views.revealed(run),
-            status_code=202,
-            headers={**run_headers(run), "location": f"/api/runs/{run.id}"},
-        )
+        return started(await self._views.revealed(run))
 
     @Endpoint(
         "POST",

@@ -1,16 +1,39 @@
-"""Input of sessions: the content of a message, and the title of a session."""
+"""Input of sessions: the content of a message, what a run is asked in one, and the title of a session."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ....errors import BadRequest
-from ....history import Message, plain
+from ....asks import SessionAsk
+from ....errors import BadRequest, HoldfastError
+from ....history import Message, Session, plain
 from ....ids import new_id
+from ....store import RunRecord
 from ....store.files import refuse_unknown
+from ...config.settings import AGENT
 from ...starting.starting import CheckFiles
 
 MessageContent = str | list[dict[str, Any]]
+
+
+class OwnerOnly(HoldfastError):
+    """In a shared session, only its owner or the sender of a message may do this."""
+
+    code = "owner_only"
+    status = 403
+    type = "permission_error"
+
+
+def session_ask(session: Session, params: Mapping[str, Any] | None = None, **fields: Any) -> SessionAsk:
+    """Return what a run in a session is asked: as the session is set up, and with the parameters of the request."""
+    return SessionAsk(params={**session.params, **(params or {})}, on_break=session.on_break, **fields)
+
+
+def check_agent(record: RunRecord, caller: str) -> None:
+    """Refuse an agent's run in a session of another owner: its tools would act with the owner's rights."""
+    if record.kind == AGENT and caller != record.owner:
+        raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
 
 
 def user_message(content: MessageContent, param: str = "input") -> Message:

@@ -13,25 +13,23 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT_SHARED
 from ....agents.loop import GO_ON
-from ....asks import SessionAsk
 from ....engine.core import Core
-from ....errors import BadRequest, Conflict, HoldfastError, MessageNotFound, StaleView
-from ....history import Message, Session, branch
+from ....errors import BadRequest, Conflict, StaleView
+from ....history import Message, Session
 from ....ids import new_id
 from ....runs.run import Run
 from ....store import HEAD, RunRecord, Store
-from ...config.settings import AGENT
 from ...kit.caller import author_of, owner_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode, idempotency, wants_events
 from ...kit.streams import Streams
 from ...sources.agents import AgentSources
 from ...starting.starting import AllowedStart, Starting
 from ..sharing.reach import Reach
-from .run_json import RunViews, run_headers
+from .branches import branch_from
+from .run_json import RunViews
 from .runs import RunsApi
-from .session_input import MessageContent, user_message
+from .session_input import MessageContent, check_agent, session_ask, user_message
 
 CLIENT_PATIENCE = 10.0  # timeout, in seconds, for the client of an attached run to open its event stream
 
@@ -68,14 +66,6 @@ class Edit(Regenerate, frozen=True, forbid_unknown_fields=True, kw_only=True):
     input: MessageContent
 
 
-class OwnerOnly(HoldfastError):
-    """In a shared session, only its owner or the sender of a message may do this."""
-
-    code = "owner_only"
-    status = 403
-    type = "permission_error"
-
-
 RunBody = TypeVar("RunBody", NewRun, Regenerate, Edit)
 
 
@@ -106,7 +96,7 @@ class _Ask(Generic[RunBody]):
         """Start the run, or queue it."""
         _check_busy(self.decoded, parent)
         record = self._record(allowed, continues, notice)
-        _check_agent(record, owner_of(self.request))
+        check_agent(record, owner_of(self.request))
         # The partial answer of an interrupted run moves the head, which the caller has not seen.
         is_fixed = continues is not None or (parent != HEAD and self.decoded.if_busy == "reject")
         return await allowed.start(
@@ -119,10 +109,10 @@ class _Ask(Generic[RunBody]):
 
     def _record(self, allowed: AllowedStart, continues: Message | None, notice: str) -> RunRecord:
         session, decoded = self.session, self.decoded
-        ask = SessionAsk(
-            params={**session.params, **decoded.params},
+        ask = session_ask(
+            session,
+            decoded.params,
             stream=wants_events(self.request),
-            on_break=session.on_break,
             notice=notice,
             default_agent=self.api.agents.has_default(allowed.caller, decoded.kind, allowed.model.name),
         )
@@ -141,19 +131,12 @@ class _Ask(Generic[RunBody]):
             return self.api.streams.of_run(run, self.request)
         if run.record.lifetime == "attached":
             asyncio.get_running_loop().call_later(CLIENT_PATIENCE, self.api.engine.stop_unheld, run)
-        headers = {**run_headers(run), "location": f"/api/runs/{run.id}"}
-        return Json(self.api.views.json(run), status_code=202, headers=headers)
+        return self.api.views.started(run)
 
 
 def _signed(message: Message, author: str) -> Message:
     """Return a message with the name of its author. Messages of the server have none."""
     return message if message.automatic else msgspec.structs.replace(message, author=author)
-
-
-def _check_agent(record: RunRecord, caller: str) -> None:
-    """Refuse an agent's run in a session of another owner: its tools would act with the owner's rights."""
-    if record.kind == AGENT and caller != record.owner:
-        raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
 
 
 def _check_busy(decoded: NewRun | Regenerate, parent: str | None) -> None:
@@ -217,7 +200,7 @@ class SessionRunsApi(Feature):
 
     async def _steered(self, request: Request, active: Run, input: MessageContent) -> ASGIApp:
         """Add the message to the active run, or raise the reason why it accepts none."""
-        _check_agent(active.record, owner_of(request))
+        check_agent(active.record, owner_of(request))
         if not isinstance(input, str):
             raise BadRequest("A running agent accepts only text.", param="input")
         return await self._runs.steer(request, active, input)
@@ -289,12 +272,7 @@ async def _on_branch(ask: _Ask[RunBody]) -> Message:
     """Return the message; 409 if the caller sees another branch than the current one."""
     decoded, session = ask.decoded, ask.session
     assert isinstance(decoded, Regenerate)
-    messages = await ask.api.store.messages(session.id)
     if decoded.last_message_id is not None and decoded.last_message_id != session.head_id:
         raise StaleView
-    for message in branch(messages, session.head_id):
-        if message.id == decoded.message_id:
-            return message
-    if any(message.id == decoded.message_id for message in messages):
-        raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
-    raise MessageNotFound(decoded.message_id)
+    _, (message, *_) = await branch_from(ask.api.store, session, decoded.message_id)
+    return message

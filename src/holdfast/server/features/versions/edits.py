@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT_SHARED
 from ....engine.core import Core
-from ....errors import BadRequest, MessageNotFound, SessionBusy, StaleView
-from ....history import Message, Session, branch
+from ....errors import BadRequest
+from ....history import Message
 from ....ids import new_id
 from ....store import Store
 from ....wires import native
@@ -20,6 +20,7 @@ from ...kit.caller import author_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode
+from ..sessions.branches import branch_from, show_branch
 from ..sharing.reach import Reach
 
 
@@ -51,9 +52,9 @@ class EditsApi(Feature):
         text = decode(await self._bodies.read(request), AnswerEdit).text
         if not text.strip():
             raise BadRequest("The text is empty. Delete the message instead.", param="text")
-        path = await self._path(session, request.path_params["message_id"])
-        version = _edited(path[0], text, author_of(request), self._engine.now())
-        await self._show(session, [version], version.parent_id)
+        _, (message, *_) = await branch_from(self._store, session, request.path_params["message_id"])
+        version = _edited(message, text, author_of(request), self._engine.now())
+        await show_branch(self._store, self._engine, session, [version], version.parent_id)
         return Json({"message": native.message(version), "previous_head_id": session.head_id}, status_code=201)
 
     @Endpoint(
@@ -65,31 +66,10 @@ class EditsApi(Feature):
     async def delete_message(self, request: Request) -> ASGIApp:
         """Show the chat without a message. What follows it is copied to another branch; the old one stays."""
         session = await self._reach.session(request)
-        message, *after = await self._path(session, request.path_params["message_id"])
-        changed = await self._show(session, copied_after(after, message), message.parent_id)
+        _, (message, *after) = await branch_from(self._store, session, request.path_params["message_id"])
+        left = copied_after(after, message)
+        changed = await show_branch(self._store, self._engine, session, left, message.parent_id)
         return Json({"session": native.session(changed), "previous_head_id": session.head_id})
-
-    async def _path(self, session: Session, message_id: str) -> list[Message]:
-        """Return a message of the branch that is shown, and those after it."""
-        messages = await self._store.messages(session.id)
-        path = branch(messages, session.head_id)
-        for place, message in enumerate(path):
-            if message.id == message_id:
-                return path[place:]
-        if any(message.id == message_id for message in messages):
-            raise StaleView("This message is on another branch than the one the session shows now. Load it again.")
-        raise MessageNotFound(message_id)
-
-    async def _show(self, session: Session, messages: Sequence[Message], parent: str | None) -> Session:
-        """Add messages after their parent, and show the branch that ends with them."""
-        try:
-            changed = await self._store.add_branch(
-                session.id, messages, parent=parent, expect_head=session.head_id, now=self._engine.now()
-            )
-        except SessionBusy as busy:
-            raise SessionBusy(busy.run_id, can_wait=False) from None
-        self._engine.touch(session.id, session.owner)
-        return changed
 
 
 def _edited(message: Message, text: str, author: str, now: float) -> Message:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT_SHARED
-from ....asks import Beginning, SessionAsk
+from ....asks import Beginning
 from ....errors import BadRequest, CannotFork, MessageNotFound
 from ....history import Message, Session
 from ....ids import new_id
@@ -18,13 +18,12 @@ from ....store import HEAD, Store
 from ...config.settings import AGENT
 from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
-from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode, idempotency, wants_events
 from ...kit.streams import Streams
 from ...sources.agents import AgentSources
 from ...starting.starting import AllowedStart, Starting
-from ..sessions.run_json import RunViews, run_headers
-from ..sessions.session_runs import OwnerOnly
+from ..sessions.run_json import RunViews
+from ..sessions.session_input import check_agent, session_ask
 from ..sharing.reach import Reach
 from .beginnings import beginning_from, beginning_with
 
@@ -141,10 +140,9 @@ class ForksApi(Feature):
         parent: str | None,
         kind: str,
     ) -> ASGIApp:
-        if kind == AGENT and owner_of(request) != session.owner:
-            raise OwnerOnly("Only the owner of a shared chat runs agents in it: their tools act for the owner.")
-        ask = SessionAsk(
-            params={**session.params, **body.params},
+        ask = session_ask(
+            session,
+            body.params,
             stream=wants_events(request),
             default_agent=self._agents.has_default(allowed.caller, kind, allowed.model.name),
             beginning=beginning if beginning.events else None,
@@ -152,6 +150,7 @@ class ForksApi(Feature):
         record = allowed.record(
             ask, owner=session.owner, session_id=session.id, message_id=new_id("msg"), kind=kind, lifetime="detached"
         )
+        check_agent(record, owner_of(request))
         expect_head = session.head_id if body.if_busy == "reject" else HEAD
         run = await allowed.start(record, parent=parent, expect_head=expect_head, if_busy=body.if_busy)
         return self._response(request, run)
@@ -159,5 +158,4 @@ class ForksApi(Feature):
     def _response(self, request: Request, run: Run) -> ASGIApp:
         if wants_events(request):
             return self._streams.of_run(run, request)
-        headers = {**run_headers(run), "location": f"/api/runs/{run.id}"}
-        return Json(self._views.json(run), status_code=202, headers=headers)
+        return self._views.started(run)
