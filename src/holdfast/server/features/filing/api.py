@@ -65,7 +65,7 @@ class RenameLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def names_another(self) -> bool:
         """Return whether anything changes: names that are stored as the same one are no two names."""
-        stored = folder_name(self.to) if self.kind == "folder" else "".join(tag_names([self.to], "to"))
+        stored = chat_folder(self.to) if self.kind == "folder" else "".join(tag_names([self.to], "to"))
         return self.name not in ("", stored)
 
     def filter(self) -> Filter:
