@@ -48,7 +48,7 @@ class RunViews:
 
     def started(self, run: Run) -> Json:
         """Return the answer to a request that has started a run."""
-        return started(self.json(run))
+        return answer_of_start(self.json(run))
 
     async def revealed(self, run: Run) -> RunJson:
         """Return a run as JSON; a pane of a blind comparison has its model after the reveal."""
@@ -58,7 +58,7 @@ class RunViews:
         return {**seen, "model": about.model, "cost": about.cost if about.is_blind else seen["cost"]}
 
 
-def started(shown: RunJson) -> Json:
+def answer_of_start(shown: RunJson) -> Json:
     """Return the answer to a request that has started a run, or given it something."""
     return Json(shown, status_code=202, headers={"x-run-id": shown["id"], "location": f"/api/runs/{shown['id']}"})
 

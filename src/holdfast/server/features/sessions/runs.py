@@ -30,7 +30,7 @@ from ...kit.streams import Streams
 from ...sources.agents import AgentSources
 from ..audit.audit import note_of
 from ..sharing.reach import Reach
-from .run_json import RunViews, run_headers, started
+from .run_json import RunViews, answer_of_start, run_headers
 
 OUTCOMES = ("completed", "truncated", "stopped", "failed", "interrupted")
 MOST_LOOKED_AT = 2000
@@ -217,7 +217,7 @@ class RunsApi(Feature):
         if not text.strip():
             raise BadRequest("The input is empty.", param="input")
         await self._agents.steer(run, access_of(request), text)
-        return started(await self._views.revealed(run))
+        return answer_of_start(await self._views.revealed(run))
 
     @Endpoint(
         "POST",
