@@ -120,7 +120,7 @@ class AccessRule(msgspec.Struct, frozen=True):
     person: bool = False
     """Only a signed-in person may call it: no key can."""
     fresh: bool = False
-    """Only within ten minutes after the person has signed in, or has entered the password again."""
+    """With a sign-in only within ten minutes after it, or after the person has entered the password again."""
     before_factor: bool = False
     """Also for a person who has yet to set up the second factor that the server requires."""
 
@@ -141,6 +141,8 @@ ANYONE = AccessRule("anyone")
 LINK = AccessRule("link")
 """For anyone who has a link. The token in the path decides what is shown, and a link may ask for a sign-in too."""
 READ = AccessRule("read", "guest", "read")
+READ_FRESH = AccessRule("read_fresh", "guest", "read", fresh=True)
+"""To read much at once: a key is enough, and a sign-in only for as long as it is fresh."""
 READ_SHARED = AccessRule("read_shared", "guest", "read", "readable")
 CHAT = AccessRule("chat", "member", "chat")
 CHAT_SHARED = AccessRule("chat_shared", "member", "chat", "writable")
@@ -152,7 +154,10 @@ PERSON_FRESH = AccessRule("person_fresh", "guest", None, "own", person=True, fre
 ME = AccessRule("me", "guest", "read", before_factor=True)
 SIGN_IN = AccessRule("sign_in", "guest", None, "own", person=True, before_factor=True)
 """For a person's own sign-in and second factor."""
-RULES = (ANYONE, LINK, READ, READ_SHARED, CHAT, CHAT_SHARED, BATCHES, ADMIN, PERSON, PERSON_FRESH, ME, SIGN_IN)
+RULES = (
+    *(ANYONE, LINK, READ, READ_FRESH, READ_SHARED, CHAT, CHAT_SHARED, BATCHES),
+    *(ADMIN, PERSON, PERSON_FRESH, ME, SIGN_IN),
+)
 
 
 class Access:

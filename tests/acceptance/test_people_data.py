@@ -194,6 +194,23 @@ def _said(session: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(message["role"], message["content"]) for message in session["messages"]]
 
 
+@requirement("people.export")
+async def test_a_key_exports_the_chats_of_its_person_and_no_secrets(tmp_path: Path):
+    """What it may read by other calls too; not the keys, the audit log, or the secrets of triggers."""
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, models=None)]) as server:
+        ada = await first_admin(server)
+        async with browser(server, ada) as client:
+            made = await fill(client)
+            key = (await (await client.post("/api/keys", {"name": "reader", "scopes": ["read"]})).json())["key"]
+        async with Client(server.url, {"authorization": f"Bearer {key}"}) as program:
+            names = set((await archive_of(program)).namelist())
+    kinds = {name.split("/")[1] for name in names if name.startswith("documents/")}
+
+    assert f"sessions/{made['session']}.json" in names
+    assert {"comparison"} == kinds
+    assert not {"keys.json", "audit.jsonl"} & names
+
+
 @requirement("people.export", "people.import")
 async def test_a_person_is_exported_and_imported_by_command(tmp_path: Path):
     """Beside a server that runs, into a file that only its user can read."""

@@ -782,6 +782,25 @@ async def test_an_export_of_chatgpt_is_imported_with_a_report(shell, api, tmp_pa
     assert "The file has no chats of ChatGPT" in nothing.err
 
 
+@requirement("people.export", "people.import")
+async def test_all_chats_are_exported_to_a_file_that_another_server_imports(shell, api, tmp_path):
+    """Also without accounts. A file that exists is not overwritten, and a second import adds nothing."""
+    session = await api.new_session(title="Of the sea")
+    await api.settled(await api.start(session, "Hello.", "scripted/echo"))
+    exported = await shell("export", "chats.zip")
+    again = await shell("export", "chats.zip")
+    known = await shell("import", "chats.zip")
+    elsewhere = [await shell("import", "chats.zip", "--data", str(tmp_path / "other")) for _ in range(2)]
+    listed = json.loads((await shell("sessions", "ls", "--json", "--data", str(tmp_path / "other"))).out)
+
+    assert ("Wrote chats.zip.\n", 0, 1) == (exported.out, exported.code, again.code)
+    assert "chats.zip exists already" in again.err
+    assert 0o600 == (tmp_path / "chats.zip").stat().st_mode & 0o777
+    assert "0 chats and 0 comparisons added, 1 known already\n" == known.out
+    assert ["1 chats", "0 chats"] == [each.out.partition(" and ")[0] for each in elsewhere]
+    assert ["Of the sea"] == [each["title"] for each in listed]
+
+
 @requirement("hist.search-hit")
 async def test_a_search_prints_the_sentence_and_marks_its_words(shell, api):
     """For a program in columns and as JSON; for a person the words stand out."""

@@ -19,6 +19,7 @@ SECTIONS = {
         "runs",
         "sessions",
         "import",
+        "export",
         "presets",
         "schedules",
         "triggers",
@@ -48,8 +49,9 @@ COMMANDS = {
     ),
     "import": (
         "lists.importing:import_command",
-        "Import chats that ChatGPT, Open WebUI or LibreChat have exported.",
+        "Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.",
     ),
+    "export": ("lists.importing:export_command", "Write all chats to one file, which can be imported again."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",

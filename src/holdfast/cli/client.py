@@ -62,9 +62,17 @@ class Api:
         self._name = name or http.url
         """The name of the server in errors."""
 
-    async def call(self, method: str, path: str, body: Object | None = None, query: Params | None = None) -> Object:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Object | bytes | None = None,
+        query: Params | None = None,
+        *,
+        seconds: float | None = CALL_SECONDS,
+    ) -> Object:
         """Make one call, and return the decoded response."""
-        answer = await self._answer(method, path, body, query)
+        answer = await self._answer(method, path, body, query, seconds)
         try:
             return msgspec.json.decode(answer or b"{}", type=Object)
         except msgspec.DecodeError:
@@ -74,9 +82,27 @@ class Api:
         """Return a response that is no JSON."""
         return (await self._answer("GET", path)).decode("utf-8", "replace")
 
-    async def _answer(self, method: str, path: str, body: Object | None = None, query: Params | None = None) -> bytes:
+    async def download(self, path: str) -> AsyncGenerator[bytes]:
+        """Yield a response that may be large. One that breaks off raises `CallFailed`."""
         try:
-            async with asyncio.timeout(CALL_SECONDS):
+            with closing(await self._send("GET", path)) as response:
+                if response.status != 200:
+                    raise self._failure(response.status, _loosely(await response.read_all()))
+                while data := await response.read():
+                    yield data
+        except (NotThere, Broken) as error:
+            raise CallFailed(f"Lost the connection to {self._name}: {error}.") from None
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Object | bytes | None = None,
+        query: Params | None = None,
+        seconds: float | None = CALL_SECONDS,
+    ) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
                 with closing(await self._send(method, path, body, query)) as response:
                     answer: bytes = await response.read_all()
             if response.status >= 300:

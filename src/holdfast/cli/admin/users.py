@@ -179,7 +179,7 @@ def user_export(name: str, file: Path, **where: Any) -> None:
         account = await person(store, name)
         note.target = account.id
         with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:  # noqa: ASYNC230
-            async for piece in Archive(store, account).pieces():
+            async for piece in Archive(store, account.body.owner, account).pieces():
                 output.write(piece)
 
     try:

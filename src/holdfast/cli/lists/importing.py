@@ -1,11 +1,12 @@
-"""`holdfast import`: the chats of another program's export, with progress and a report."""
+"""`holdfast import` and `holdfast export`: the chats of an export, with progress and a report, and all chats as one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
 import sys
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -14,6 +15,9 @@ from ..client import CallFailed, Object, connect
 from ..commands import json_option, more_about, one_line_errors, settings_options
 from ..screen import flat
 
+_OWN_BEGIN = b"holdfast.json"
+"""The name of the first file in an archive of Holdfast, and its place."""
+_OWN_AT = 30
 _LARGEST = 2 * 1024 * 1024 * 1024
 _NAMES = {"chatgpt": "ChatGPT", "open-webui": "Open WebUI", "librechat": "LibreChat"}
 
@@ -24,14 +28,54 @@ _NAMES = {"chatgpt": "ChatGPT", "open-webui": "Open WebUI", "librechat": "LibreC
 @settings_options
 @one_line_errors
 def import_command(file: str, **what: Any) -> None:
-    """Import chats that ChatGPT, Open WebUI or LibreChat have exported.
+    """Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.
 
     FILE is the ZIP or the JSON file of the export. Importing it again adds no chat twice.
     """
     path = pathlib.Path(file)
     if path.stat().st_size > _LARGEST:
         raise click.ClickException(f"{file} is larger than 2 GiB.")
-    sys.exit(asyncio.run(_import(path.read_bytes(), **what)))
+    export = path.read_bytes()
+    is_own = export.startswith(_OWN_BEGIN, _OWN_AT)
+    sys.exit(asyncio.run((_import_own if is_own else _import)(export, **what)))
+
+
+@click.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=pathlib.Path))
+@settings_options
+@one_line_errors
+def export_command(file: pathlib.Path, **where: Any) -> None:
+    """Write all chats, comparisons, runs and presets to a ZIP file.
+
+    `holdfast import` adds its chats and comparisons to another server. FILE must not exist.
+    """
+    if file.exists():
+        raise click.ClickException(f"{file} exists already. Choose another name.")
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with open(part, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+            asyncio.run(_export(output, **where))
+        part.rename(file)
+    finally:
+        part.unlink(missing_ok=True)
+    click.echo(f"Wrote {file}.")
+
+
+async def _export(output: IO[bytes], **where: Any) -> None:
+    async with connect(**where) as api:
+        async for piece in api.download("/api/account/export"):
+            output.write(piece)
+
+
+async def _import_own(export: bytes, as_json: bool, **where: Any) -> int:
+    async with connect(**where) as api:
+        done = await api.call("POST", "/api/account/import", export, seconds=None)
+    if as_json:
+        sys.stdout.write(show.as_json(done))
+    else:
+        added = f"{done['sessions']} chats and {done['comparisons']} comparisons added"
+        click.echo(f"{added}, {done['known']} known already")
+    return 0
 
 
 async def _import(export: bytes, as_json: bool, **where: Any) -> int:

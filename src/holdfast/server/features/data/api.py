@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
-from ....access import ADMIN, CHAT, PERSON_FRESH, Access
+from ....access import ADMIN, CHAT, PERSON_FRESH, READ_FRESH, Access
 from ....engine.core import Core
 from ....errors import BadRequest, NotFound
 from ....store import Store
@@ -59,12 +59,14 @@ class AccountDataApi(Feature):
         self._bodies, self._signing_in, self._people, self._budgets = bodies, signing_in, people, budgets
         self._erasing, self._engine, self._store = erasing, engine, store
 
-    @Endpoint("GET", "/api/account/export", who=PERSON_FRESH, audit="account.export", answers={200: "a ZIP archive"})
+    @Endpoint("GET", "/api/account/export", who=READ_FRESH, audit="account.export", answers={200: "a ZIP archive"})
     async def export_account(self, request: Request) -> ASGIApp:
-        """Return all data of the caller, as a ZIP archive."""
-        archive = Archive(self._store, await self._own(request))
+        """Return all data of the caller, as a ZIP archive. Without a sign-in it has no account and no secrets."""
+        access = access_of(request)
+        account = await self._own(request) if access.via == "sign_in" else None
+        archive = Archive(self._store, access.owner, account)
         return StreamingResponse(
-            _while_allowed(archive.pieces(), access_of(request)),
+            _while_allowed(archive.pieces(), access),
             media_type="application/zip",
             headers={**PRIVATE, "content-disposition": 'attachment; filename="holdfast-account.zip"'},
         )

@@ -1,4 +1,4 @@
-"""All data of a person, as one ZIP archive that is written while it is sent: one object at a time is in memory."""
+"""All data of an owner, as one ZIP archive that is written while it is sent: one object at a time is in memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ....attachments.kinds import ENDINGS
+from ....compare.model import DOCUMENT
 from ....history import Message, Session
 from ....json_pieces import in_pieces
 from ....store import Document, KeyRecord, RunRecord, StoredFile
@@ -32,6 +33,8 @@ FILES = "files/"
 _INTERNAL = frozenset(("node_id", "epoch", "owner"))
 _LAST_DAY = 10**6
 _MOST_USAGE = 100_000
+_OPEN = frozenset((DOCUMENT, "preset", "prompt"))
+"""The kinds of documents that are no secret to a key: it reads them by other calls too."""
 _UNSAFE = re.compile(r"[^\w.-]")
 
 
@@ -106,37 +109,32 @@ class _Taken:
 
 
 class Archive:
-    """The archive of one person, in pieces of bytes."""
+    """The archive of one owner, in pieces of bytes. That of a person has their account and all documents too."""
 
-    def __init__(self, store: ArchivedStore, account: Stored[Account]) -> None:
+    def __init__(self, store: ArchivedStore, owner: str, account: Stored[Account] | None = None) -> None:
         self._store = store
+        self._owner = owner
         self._account = account
-        self._owner = account.body.owner
         self._taken = _Taken()
         self._zip = zipfile.ZipFile(self._taken, "w", zipfile.ZIP_DEFLATED)  # type: ignore[call-overload]
         self._files: set[str] = set()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the archive. Without its last piece it is invalid, so that a broken download is noticed."""
-        things = (
-            self._sessions(),
-            self._runs(),
-            self._documents(),
-            self._seen(),
-            self._used(),
-            self._keys(),
-            self._audit(),
-        )
-        for parts in (self._head(), *things):
+        things = [self._head(), self._sessions(), self._runs(), self._documents(), self._seen(), self._used()]
+        if self._account is not None:
+            things += [self._keys(self._account), self._audit(self._account)]
+        for parts in things:
             async for piece in parts:
                 yield piece
         self._zip.close()
         yield self._taken.take()
 
     async def _head(self) -> AsyncGenerator[bytes]:
-        body = asdict(self._account.body)
-        account = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
-        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time()), "account": account}
+        head = {"format": FORMAT, "version": VERSION, "made_at": native.moment(time.time())}
+        if self._account is not None:
+            body = asdict(self._account.body)
+            head["account"] = {name: body[name] for name in ("name", "email", "role", "groups", "signed_in_at")}
         for piece in self._entry(HEAD, in_pieces(head)):
             yield piece
 
@@ -184,6 +182,8 @@ class Archive:
         after = ("", "")
         while page := await self._store.documents_of(self._owner, after=after):
             for document in page:
+                if self._account is None and document.kind not in _OPEN:
+                    continue
                 for piece in self._document(document):
                     yield piece
             after = page[-1].kind, page[-1].id
@@ -215,8 +215,8 @@ class Archive:
         for piece in self._entry("usage.json", in_pieces(exported)):
             yield piece
 
-    async def _keys(self) -> AsyncGenerator[bytes]:
-        own = [key for key in await self._store.list_keys() if key.account == self._account.id]
+    async def _keys(self, account: Stored[Account]) -> AsyncGenerator[bytes]:
+        own = [key for key in await self._store.list_keys() if key.account == account.id]
         exported = [
             {
                 "name": key.name,
@@ -229,9 +229,9 @@ class Archive:
         for piece in self._entry("keys.json", in_pieces(exported)):
             yield piece
 
-    async def _audit(self) -> AsyncGenerator[bytes]:
+    async def _audit(self, account: Stored[Account]) -> AsyncGenerator[bytes]:
         """Yield the entries of the audit log about the person: as the actor, and about the account."""
-        after, filter = 0, AuditFilter(person=self._account.id)
+        after, filter = 0, AuditFilter(person=account.id)
         info = zipfile.ZipInfo("audit.jsonl", time.gmtime()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
         with self._zip.open(info, "w", force_zip64=True) as entry:

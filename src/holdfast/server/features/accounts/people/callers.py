@@ -120,7 +120,12 @@ class Callers:
         return access
 
     async def is_fresh(self, access: Access) -> bool:
-        """Return whether a person has proved a short time ago who it is: here, or through another node."""
+        """Return whether a person has proved a short time ago who it is: here, or through another node.
+
+        A key proves it in each request.
+        """
+        if access.via != "sign_in":
+            return True
         if self._now() - access.proven_at > FRESH and (sign_in := await self.sign_ins.get(access.credential)):
             access.proven_at = sign_in.proven_at
         return self._now() - access.proven_at <= FRESH
