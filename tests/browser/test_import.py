@@ -40,6 +40,23 @@ async def test_an_export_is_imported_and_what_was_refused_is_named(new_tab, size
     await expect(line(tab, f"Imported in {locale}")).to_have_count(1)
 
 
+@requirement("ui.browser-import", "people.export")
+async def test_all_chats_are_exported_and_the_file_is_imported_again(new_tab, api, tmp_path):
+    """Without accounts too. What is there already is told, and not added twice."""
+    await api.settled(await api.start(await api.new_session(title="Kept for later"), "Hello.", "scripted/echo"))
+    tab = await new_tab("/settings")
+    async with tab.page.expect_download() as download:
+        await tab.page.get_by_role("button", name="Export all chats").click()
+    file = tmp_path / "holdfast.zip"
+    await (await download.value).save_as(file)
+    async with tab.page.expect_file_chooser() as chooser:
+        await tab.page.get_by_role("button", name="Choose a file…").click()
+    await (await chooser.value).set_files([file])
+
+    await expect(tab.page.locator(".report")).to_contain_text("0 added")
+    await expect(tab.page.locator(".report")).to_contain_text("already here")
+
+
 @requirement("ui.browser-import")
 async def test_a_file_without_chats_is_never_called_a_success(new_tab):
     """The page says what the file is not, and what to choose."""

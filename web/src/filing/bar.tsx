@@ -1,6 +1,6 @@
 /** What can be done with the chosen chats. */
 import { Archive, ArchiveRestore, Download, FolderInput, Trash2, X } from "lucide";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { navigate, place } from "../router";
 import { filter, removeWithUndo, sessions } from "../state/sessions";
 import { complain } from "../state/toasts";
@@ -12,7 +12,7 @@ import { chooseAll, chooseNone, organized } from "./chosen";
 import { archive } from "./state";
 
 export function SelectBar({ ids }: { ids: string[] }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key !== "Escape" || document.querySelector("dialog[open], .menu:popover-open")) return;
       event.preventDefault();

@@ -1,11 +1,14 @@
 /** Chats of another program are brought in: a file is chosen, and what became of its chats is said. */
-import { Upload } from "lucide";
+import { Download, Upload } from "lucide";
 import { useState } from "preact/hooks";
+import { EXPORT } from "../people/calls";
+import { isPerson } from "../state/caller";
 import { loadSessions } from "../state/sessions";
 import { useAttempt } from "../ui/attempt";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Problem } from "../ui/problem";
+import { saveFrom } from "../ui/save";
 import { number } from "../words/count";
 import { i } from "../words/importing";
 import { importExport, type Report } from "./calls";
@@ -35,6 +38,11 @@ export default function Import() {
         <button type="button" disabled={trying.isBusy} onClick={() => file.current.click()}>
           <Icon node={Upload} size={16} /> {i().choose}
         </button>
+        {!isPerson.value && (
+          <button type="button" onClick={() => saveFrom(EXPORT, "holdfast.zip")}>
+            <Icon node={Download} size={16} /> {i().exportAll}
+          </button>
+        )}
         <input
           ref={file}
           type="file"

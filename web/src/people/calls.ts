@@ -149,9 +149,10 @@ export interface PeoplePage {
 
 export type PersonChange = Partial<NewPerson & { disabled: boolean }>;
 
-/** How many chats an archive has brought, and how many could not be taken, with the reason of the first. */
+/** How many chats an archive has brought, how many are known already, and how many could not be taken, with the reason of the first. */
 export interface Imported {
   sessions: number;
+  known: number;
   refused: number;
   reason: string | null;
 }

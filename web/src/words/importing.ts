@@ -4,8 +4,9 @@ import { number } from "./count";
 
 const en = {
   title: "Import chats",
-  note: "From ChatGPT, Open WebUI or LibreChat: choose the ZIP or JSON file that you have exported there. Importing it again adds nothing twice.",
+  note: "From ChatGPT, Open WebUI, LibreChat or Holdfast: choose the ZIP or JSON file that you have exported there. Importing it again adds nothing twice.",
   choose: "Choose a file…",
+  exportAll: "Export all chats",
   reading: "Reading the file…",
   progress: (found: string, added: string) => `${found} chats read, ${added} added…`,
   found: (n: number) => (n === 1 ? "1 chat found" : `${number(n)} chats found`),
@@ -22,8 +23,9 @@ export type ImportWords = typeof en;
 
 const de: ImportWords = {
   title: "Chats importieren",
-  note: "Aus ChatGPT, Open WebUI oder LibreChat: Wählen Sie die ZIP- oder JSON-Datei, die Sie dort exportiert haben. Ein zweiter Import fügt nichts doppelt hinzu.",
+  note: "Aus ChatGPT, Open WebUI, LibreChat oder Holdfast: Wählen Sie die ZIP- oder JSON-Datei, die Sie dort exportiert haben. Ein zweiter Import fügt nichts doppelt hinzu.",
   choose: "Datei auswählen…",
+  exportAll: "Alle Chats exportieren",
   reading: "Datei wird gelesen…",
   progress: (found, added) => `${found} Chats gelesen, ${added} hinzugefügt…`,
   found: (n) => (n === 1 ? "1 Chat gefunden" : `${number(n)} Chats gefunden`),
@@ -38,8 +40,9 @@ const de: ImportWords = {
 
 const ar: ImportWords = {
   title: "استيراد المحادثات",
-  note: "من ChatGPT أو Open WebUI أو LibreChat: اختر ملف ZIP أو JSON الذي صدّرته هناك. لا يضيف الاستيراد مرة أخرى شيئًا مرتين.",
+  note: "من ChatGPT أو Open WebUI أو LibreChat أو Holdfast: اختر ملف ZIP أو JSON الذي صدّرته هناك. لا يضيف الاستيراد مرة أخرى شيئًا مرتين.",
   choose: "اختيار ملف…",
+  exportAll: "تصدير كل المحادثات",
   reading: "تجري قراءة الملف…",
   progress: (found, added) => `قُرئت المحادثات: ${found}، وأُضيفت: ${added}…`,
   found: (n) => `المحادثات في الملف: ${number(n)}`,
