@@ -1,7 +1,7 @@
 /** The call that imports another program's export, with its progress. */
 import { ApiError, authorization, isAway, isSignedOut, Unreachable } from "../api";
-import { readEvents } from "../ui/event-stream";
 import { calls } from "../people/calls";
+import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
 
 export interface Report {
