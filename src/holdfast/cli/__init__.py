@@ -51,7 +51,7 @@ COMMANDS = {
         "lists.importing:import_command",
         "Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.",
     ),
-    "export": ("lists.importing:export_command", "Write all chats to one file, which can be imported again."),
+    "export": ("lists.importing:export_command", "Write all chats, comparisons, runs and presets to a ZIP file."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",
