@@ -407,7 +407,15 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.sequential": "In sequence, one upstream call is open at a time.",
     "cmp.crash": "A comparison whose server was killed or ended is settled, with the text that was shown.",
     "cmp.scores": "Blind votes between panes that completed give scores, and ratings with intervals.",
+    "cmp.agents": (
+        "An agent answers in a pane as a model does, with its steps; its approvals are answered there. A blind pane "
+        "does not tell of it, and fails where a person is needed."
+    ),
     # batches
+    "batch.agents": (
+        "An agent answers in a batch. Where a person is needed the cell fails with words, and after a crash no tool "
+        "runs twice."
+    ),
     "batch.once": "Every prompt of a set is asked of every model, and each answer is kept and counted once.",
     "batch.crash": (
         "After kill -9 half way and a restart a batch goes on: no answer is lost, repeated or counted twice, and what "

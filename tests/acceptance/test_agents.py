@@ -70,6 +70,8 @@ async def test_an_agent_calls_its_tools_and_answers(world):
         "usage",
         "tool.call",
         "tool.call",
+        "tool.started",
+        "tool.started",
         "tool.result",
         "tool.result",
         "step.finished",
@@ -493,24 +495,6 @@ async def test_time_is_a_budget_too(up, tmp_path):
 
 
 # What cannot be.
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/api/comparisons", {"prompt": "Hi", "models": ["up/m", "agent/helper"]}),
-        ("/api/batches", {"prompts": [{"prompt": "Hi"}], "models": ["agent/helper"]}),
-    ],
-    ids=["comparison", "batch"],
-)
-async def test_an_agent_is_refused_where_models_are_compared(world, path, body):
-    """At once and in words, instead of an answer that could only fail."""
-    response = await world.api.client.post(path, body)
-    told = await response.json()
-
-    assert (400, "unsupported", "models") == (response.status, told["error"]["code"], told["error"]["param"])
-    assert "agent/helper is an agent" in told["error"]["message"]
-    assert [] == world.up.requests
 
 
 async def test_a_model_that_cannot_call_tools_is_refused_in_clear_words(up, tmp_path):

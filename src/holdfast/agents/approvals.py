@@ -36,6 +36,18 @@ class ApprovalExpired(SourceFailed):
         super().__init__(f"No person {did} {request.tool} within {seconds:g} s.")
 
 
+class NobodyToAsk(SourceFailed):
+    """A call needs a person, and there is none where the agent is at work."""
+
+    code = "nobody_to_ask"
+    status = 409
+
+    def __init__(self, tool: str, place: str) -> None:
+        super().__init__(
+            f"{tool} needs an approval, and {place} has nobody to ask. Allow it always in a chat, or in the settings."
+        )
+
+
 class Decision(msgspec.Struct, frozen=True, tag_field="to", tag="approval"):
     """The decision on an approval, and its scope."""
 
@@ -127,12 +139,15 @@ class Desk:
         *,
         grants: Grants | None = None,
         on_waiting: Callable[[bool], None] = lambda is_waiting: None,
+        unattended: str = "",
     ) -> None:
+        """`unattended` says where the agent is at work if nobody can be asked there."""
         self._out = out
         self._place = place
         self._grants = grants or NoGrants()
         self._run_id = run_id
         self._on_waiting = on_waiting
+        self._unattended = unattended
         self._steered: list[str] = []
         self._answers: dict[str, asyncio.Future[DeskReply]] = {}
         self._takes: dict[str, type[DeskReply]] = {}
@@ -183,6 +198,8 @@ class Desk:
 
     async def ask(self, call: ToolCall, within: float | None, preview: str = "") -> Decision:
         """Ask for an approval of a call, and wait for the decision."""
+        if self._unattended:
+            raise NobodyToAsk(call.name, self._unattended)
         expires = None if within is None else time.time() + within
         request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
         answer = self._expect(request, Decision)

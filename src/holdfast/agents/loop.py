@@ -176,7 +176,9 @@ class Work:
         done: Steps | None = None,
         used: Usage | None = None,
         table: ProcessTable | None = None,
+        unattended: str = "",
     ) -> None:
+        """`unattended` says where the agent is at work if nobody can be asked there."""
         self._agent = agent
         self._messages = list(messages)
         self._ask = ask
@@ -184,7 +186,7 @@ class Work:
         self._done = done
         self.out = out
         grants = grants or NoGrants()
-        self.desk = Desk(out, self.place, run_id, grants=grants, on_waiting=self._pause)
+        self.desk = Desk(out, self.place, run_id, grants=grants, on_waiting=self._pause, unattended=unattended)
         self._calls = Calls(
             agent.tools,
             agent.approvals,

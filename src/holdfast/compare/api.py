@@ -37,7 +37,6 @@ from ..server.kit.request import (
     whole_number,
 )
 from ..server.kit.streams import Streams
-from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
 from ..server.starting.starting import CheckFiles, Starting
 from ..store import Idempotency, Store
@@ -138,14 +137,13 @@ class ComparisonsApi(Feature):
         streams: Streams,
         starting: Starting,
         models: AllowedModels,
-        agents: AgentSources,
         budgets: Budgets,
         rounds: Rounds,
         engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._streams, self._starting, self._models = bodies, streams, starting, models
-        self._agents, self._budgets, self._rounds, self._engine = agents, budgets, rounds, engine
+        self._budgets, self._rounds, self._engine = budgets, rounds, engine
         self._store = store
 
     # Panes that answer.
@@ -206,9 +204,7 @@ class ComparisonsApi(Feature):
 
     async def _model(self, request: Request, name: str) -> ModelName:
         """Return the full name of a model, so that its scores are counted under one name."""
-        full = (await self._models.providers(access_of(request)).find(name)).name
-        self._agents.require_model(full, "a comparison")
-        return full
+        return (await self._models.providers(access_of(request)).find(name)).name
 
     def _reserve(self, comparison: Comparison, models: Sequence[ModelName]) -> AbstractAsyncContextManager[Places]:
         """Reserve what all panes need, or refuse: either all start or none."""

@@ -20,14 +20,12 @@ class CompareFeature(Feature):
     def __init__(self, http: Http, running: Running, observers: Observers) -> None:
         bodies, streams, _ = http
         engine, store, starting = running.engine, running.store, running.starting
-        panes = PaneSources(running.chats, observers.enter, running.spending.metered_pane)
+        panes = PaneSources(running.chats, running.agents, observers.enter, running.spending.metered_pane)
         self.rounds = Rounds(engine, store, panes, running.prices, starting.start)
         self._offload = Offload()
         self.inner = (
             ScoresApi(self.rounds, self._offload, store),
-            ComparisonsApi(
-                bodies, streams, starting, running.models, running.agents, running.budgets, self.rounds, engine, store
-            ),
+            ComparisonsApi(bodies, streams, starting, running.models, running.budgets, self.rounds, engine, store),
         )
 
     def begin(self, chores: Chores) -> None:

@@ -37,6 +37,8 @@ from ..history import estimate_tokens, figures_of
 from ..ids import ModelName
 from ..pricing import Price, cost
 from ..runs.run import Run
+from ..server.config.settings import AGENT
+from ..server.sources.agents import AgentSources
 from ..server.sources.chat import ChatSources
 from ..silence import ModelAsked
 from ..store import RunRecord
@@ -104,11 +106,12 @@ def _ended_badly(reason: str) -> ErrorInfo | None:
 
 
 class PaneSources:
-    """Calls the model of a pane, without fallbacks: a comparison is of the models that it names."""
+    """Calls the model or the agent of a pane, without fallbacks: a comparison is of the models that it names."""
 
     def __init__(
         self,
         chats: ChatSources,
+        agents: AgentSources,
         begin: Callable[[RunRecord], None] = lambda record: None,
         metered: Callable[[RunRecord, ModelName, Source, HiddenCount | None], Source] | None = None,
     ) -> None:
@@ -117,7 +120,7 @@ class PaneSources:
         `metered` wraps the source of a run, so that its usage counts for the budgets, and also the count that a blind
         run does not show.
         """
-        self._chats = chats
+        self._chats, self._agents = chats, agents
         self._begin = begin
         self._metered = metered or (lambda record, model, source, counted: source)
 
@@ -140,7 +143,11 @@ class PaneSources:
             raise PaneFailed from None
 
     async def _answer(self, record: RunRecord, report: PaneReport, out: Outlet) -> None:
-        await self._chats.answer(record, report.model, _Reported(out, report), alone=True)
+        reported = _Reported(out, report)
+        if self._agents.kind_of(report.model) == AGENT:
+            await self._agents.in_pane(record, report.model, reported)
+        else:
+            await self._chats.answer(record, report.model, reported, alone=True)
 
 
 class _Reported:
@@ -176,13 +183,13 @@ class _Neutral:
                 return msgspec.structs.replace(item, model=ModelName(""), is_local=False)
             case Text() | Reasoning():
                 return type(item)(item.text, item.choice)
-            case ToolDelta() | ToolCall():
+            case ToolDelta() | ToolCall(own=False):
                 return msgspec.structs.replace(item, id=self._call(item.id))
             case Finish():
                 return self._finish(item)
             case Notice(code="retry"):
                 return Notice("retry", "Retrying this model.")
-            case _:  # usage too: estimates differ between providers, and ours was emitted before
+            case _:  # steps of agents, and usage: estimates differ between providers, and ours was emitted before
                 return None
 
     def _call(self, id: str) -> str:

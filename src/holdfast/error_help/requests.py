@@ -46,8 +46,7 @@ REQUEST_ERRORS = (
     ErrorHelp(
         "unsupported",
         "400",
-        "this version does not support it (a built-in tool of OpenAI's, an agent in a comparison), or the API of the "
-        "upstream cannot express it",
+        "this version does not support it (a built-in tool of OpenAI's), or the API of the upstream cannot express it",
         "No field is dropped silently: a field that cannot take effect is refused. `param` names it.",
         "Remove the field, or use a model whose upstream supports it. docs/wires/fields.md lists every field.",
     ),

@@ -316,6 +316,14 @@ SESSION_ERRORS = (
         "28.8",
     ),
     ErrorHelp(
+        "nobody_to_ask",
+        "409",
+        "an agent's call needs a person, and a batch or a blind comparison has none",
+        "The tool needs an approval, and where the agent was at work nobody can be asked.",
+        "Allow the tool always when a chat asks for it, or with `approvals` in the settings; then run it again.",
+        "26.24, 22.10",
+    ),
+    ErrorHelp(
         "comparison_not_found",
         "404",
         "no such comparison, or it is not yours",

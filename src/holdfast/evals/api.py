@@ -21,7 +21,6 @@ from ..server.kit.feature import Endpoint, Feature
 from ..server.kit.http.errors import Json, NoContent, json_of
 from ..server.kit.request import Bodies, System, check_params, decode, idempotency, whole_number
 from ..server.kit.streams import Streams
-from ..server.sources.agents import AgentSources
 from ..server.sources.models import AllowedModels
 from ..server.starting.starting import CheckFiles
 from ..store.documents import Stored
@@ -143,12 +142,11 @@ class BatchesApi(Feature):
         bodies: Bodies,
         streams: Streams,
         models: AllowedModels,
-        agents: AgentSources,
         budgets: Budgets,
         batches: BatchRunner,
         check_files: CheckFiles,
     ) -> None:
-        self._bodies, self._streams, self._models, self._agents = bodies, streams, models, agents
+        self._bodies, self._streams, self._models = bodies, streams, models
         self._budgets, self._batches, self._check_files = budgets, batches, check_files
 
     async def own_batch(self, request: Request) -> Stored[Batch]:
@@ -205,8 +203,6 @@ class BatchesApi(Feature):
             raise BadRequest(f"models names 1 to {MOST_MODELS} models.", param="models")
         providers = self._models.providers(access_of(request))
         full = tuple([(await providers.find(name)).name for name in names])
-        for name in full:
-            self._agents.require_model(name, "a batch")
         if len(set(full)) < len(full):
             raise BadRequest("Each model may be named once.", param="models")
         return full

@@ -19,7 +19,7 @@ class EvalsFeature(Feature):
         )
         self.inner = (
             BatchesApi(
-                *(http.bodies, http.streams, running.models, running.agents, running.budgets),
+                *(http.bodies, http.streams, running.models, running.budgets),
                 *(self.batches, running.starting.check_files),
             ),
         )

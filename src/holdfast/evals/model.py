@@ -55,6 +55,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: float | None = None
     key: str = ""
     """The document that holds the caller's idempotency key, if there was one."""
+    rounds: int = 0
+    """How often it was resumed. An agent's cell has one run in each."""
     again_at: float | None = None
     """Cells that failed before this time are repeated."""
     done: int | None = None

@@ -1,9 +1,9 @@
 """Runs batches: sends every prompt to every model, a few at a time, and stores each answer.
 
 Each answer is a document, so that the cost of storing one does not grow with the batch. A cell with a document is never
-repeated. A cell in progress when the server ends has none, and is repeated at the next start. If several
-nodes share a store, one of them holds each batch. A stop is requested through the batch's document, which the holder
-reads.
+repeated. A cell in progress when the server ends has none, and is repeated at the next start. The run of an agent is
+found again instead, since its tools may have run. If several nodes share a store, one of them holds each batch. A stop
+is requested through the batch's document, which the holder reads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ..engine.core import Core
 from ..errors import HoldfastError, NotFound, ShuttingDown, StaleDocument
 from ..events import Failed, Interrupted, Settlement, Stopped
 from ..history import figures_of
-from ..ids import new_id
+from ..ids import ModelName, new_id
 from ..nodes.jobs import Jobs
 from ..pricing import Prices, cost
 from ..runs.run import Run
+from ..server.config.settings import AGENT
 from ..store import Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..wires import native
@@ -209,8 +210,9 @@ class BatchRunner:
             if batch.state == "running" or (batch.state == "finished" and not (failed and batch.failed)):
                 return batch
             again_at = now if failed else batch.again_at
-            resumed = {"again_at": again_at, "settled_at": None, "done": None, "failed": None, "payer": payer}
-            return _in_state(batch, "running", **resumed)
+            counts = {"done": None, "failed": None}
+            resumed = {"rounds": batch.rounds + 1, "again_at": again_at, "settled_at": None, "payer": payer}
+            return _in_state(batch, "running", **resumed, **counts)
 
         async with self.jobs.lock(stored.id):
             stored = await self._change(stored.id, going_on)
@@ -259,9 +261,19 @@ class BatchRunner:
         await self._retry(lambda: self._keys.forget(key_id, batch_id))
 
     async def _erase_parts(self, batch_id: str) -> None:
+        await self._erase_runs(batch_id)
         await self._erase_all(self.cell_documents(batch_id))
         await self._erase_all(self._prompt_pages(batch_id))
         await self._retry(lambda: self.documents.delete(batch_id))
+
+    async def _erase_runs(self, batch_id: str) -> None:
+        """Delete the runs of agents, which are stored."""
+        stored = await self._retry(lambda: self.documents.get(batch_id))
+        agents = set() if stored is None else {n for n, model in enumerate(stored.body.models) if _is_agent(model)}
+        if agents:
+            async for cell in self.cells(batch_id):
+                if cell.model in agents and cell.run_id:
+                    await self._retry(partial(self._store.delete_run, cell.run_id))
 
     async def _erase_all(self, documents: Documents[Any]) -> None:
         while page := await self._retry(documents.page):
@@ -398,9 +410,12 @@ class BatchRunner:
             error = {**native.error(run.info())}
             refused = Cell(prompt=prompt, model=model, outcome="failed", error=error, settled_at=self._engine.now())
             return await self._keep(work, refused)
+        is_found = run.settlement is not None  # the run of an agent, which a node that is gone has begun
         with work.asking(run):
             settled = await run.settled()
-        if isinstance(settled, Stopped) and (settled.by == "shutdown" or work.is_stopping):
+        if isinstance(settled, Stopped) and not is_found and (settled.by == "shutdown" or work.is_stopping):
+            if run.kept and settled.by != "shutdown":
+                await self._retry(partial(self._store.delete_run, run.id))
             return  # its answer is incomplete: the cell stays open
         _, seen = await run.log.snapshot()
         cell = _cell(prompt, model, run, settled, seen.reasoning, self._engine.now())
@@ -410,8 +425,11 @@ class BatchRunner:
 
     async def _begin(self, work: BatchWork, prompt: int, model: int) -> Run | HoldfastError | None:
         """Start the run of a cell, as soon as there is room for it. Return the error if it may not start."""
+        key = _key(work, prompt, model)
         while not work.is_stopping:
             try:
+                if key is not None and (known := await self._engine.repeated(key)) is not None:
+                    return known
                 record = RunRecord(
                     id=new_id("run"),
                     owner=work.owner,
@@ -420,7 +438,8 @@ class BatchRunner:
                     ask=ChatAsk(messages=_messages(work, prompt), params=work.batch.params),
                     payer=await self._payer_now(work.batch.payer),
                 )
-                return await self._start(record, keep=False, deadline=work.batch.timeout)
+                how = {"keep": key is not None, "idempotency": key, "deadline": work.batch.timeout}
+                return await self._start(record, **how)
             except ShuttingDown:
                 raise
             except HoldfastError as error:
@@ -469,6 +488,17 @@ def is_hidden(batch: Batch) -> bool:
 
 def _in_state(batch: Batch, state: State, **changes: Any) -> Batch:
     return msgspec.structs.replace(batch, state=state, **changes)
+
+
+def _is_agent(model: ModelName) -> bool:
+    return model.partition("/")[0] == AGENT
+
+
+def _key(work: BatchWork, prompt: int, model: int) -> Idempotency | None:
+    """Return the key of the run of an agent: after a crash it is found again, since its tools may have run."""
+    if not _is_agent(work.batch.models[model]):
+        return None
+    return Idempotency(work.owner, f"batch\n{cell_id(work.id, prompt, model)}:{work.batch.rounds}", "")
 
 
 def _messages(work: BatchWork, prompt: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from ...peers import Peers
 from ...pricing import Prices, cost
 from ...runs.run import Cost, Limits, Run
 from ...store import RunRecord, Store
-from ..config.settings import AGENT, Settings
+from ..config.settings import Settings
 from ..features.accounts.owners import Owners
 from ..features.budgets.budgets import Budgets
 from ..features.budgets.spending import Spending
@@ -100,7 +100,7 @@ class Running:
         chats, agents, spending = self.chats, self.agents, self.spending
         engine = Core(
             self.store,
-            sources=sources_of({AGENT: agents}, chats, observers.enter, spending.metered),
+            sources=sources_of(agents.or_model(chats), observers.enter, spending.metered),
             again=observers.again(spending.metered_again(agents.again_or(chats.again))),
             elsewhere=agents.elsewhere_or(chats.elsewhere),
             limits=limits_of(settings),
@@ -144,8 +144,7 @@ def _observing(spending: Spending, observers: Observers) -> Callable[[Run], None
 
 
 def sources_of(
-    kinds: Mapping[str, Callable[[Run], Source]],
-    chats: ChatSources,
+    made: Callable[[Run], Source],
     enter: Callable[[RunRecord], None],
     metered: Callable[[Run, Source], Source],
 ) -> Callable[[Run], Source]:
@@ -153,7 +152,7 @@ def sources_of(
 
     def source(run: Run) -> Source:
         enter(run.record)
-        return metered(run, kinds.get(run.record.kind, chats)(run))
+        return metered(run, made(run))
 
     return source
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from ...access import Access
-from ...agents.approvals import Desk, DeskReply, Scope
+from ...agents.approvals import Desk, DeskReply, Place, Scope
 from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
@@ -208,7 +208,7 @@ class AgentSources:
         """Refuse a caller that may not use the agent of a run, even if it has started the run."""
         prefix, _, name = record.model.partition("/")
         agent = name if prefix == AGENT else DEFAULT if _has_default(record) else None
-        if record.kind == AGENT and agent is not None and not self._users.may_use(caller, agent):
+        if self.is_work(record) and agent is not None and not self._users.may_use(caller, agent):
             raise _not_there(record)
 
     async def may_default(self, model: str, caller: Access) -> bool:
@@ -231,14 +231,9 @@ class AgentSources:
         prefix, _, name = model.partition("/")
         return AGENT if prefix == AGENT and (name in self.agents or name in self.published) else wanted
 
-    def require_model(self, model: ModelName, place: str) -> None:
-        """Refuse an agent in comparisons and batches, which have no place for its steps and approvals."""
-        if self.kind_of(model) == AGENT:
-            raise BadRequest(
-                f"{model} is an agent, which cannot answer in {place}. Name the model that it asks, or run the agent.",
-                param="models",
-                code="unsupported",
-            )
+    def is_work(self, record: RunRecord) -> bool:
+        """Return whether an agent works on a run, also in a pane or a batch. A pane that hides its model is none."""
+        return self.kind_of(record.model, record.kind) == AGENT
 
     async def _published(self, record: RunRecord) -> Published:
         """Return the published agent of a run. Its owner may have lost the right to use it."""
@@ -271,9 +266,9 @@ class AgentSources:
 
     async def check(self, record: RunRecord) -> None:
         """Refuse a run whose model lacks what its agent needs, or whose agent cannot do what is asked."""
-        if record.kind == AGENT:
+        if self.is_work(record):
             _params(record)
-        if record.kind == AGENT and not self._is_published(record):
+        if self.is_work(record) and not self._is_published(record):
             await self._check(await self.find(record))
 
     async def _check(self, agent: Agent) -> None:
@@ -289,7 +284,23 @@ class AgentSources:
 
     def __call__(self, run: Run) -> Source:
         """Return the source of an agent's run."""
-        return partial(self._publish if self._is_published(run.record) else self._work_anew, run)
+        if self._is_published(run.record):
+            return partial(self._publish, run, run.record)
+        return partial(self._work_anew, run)
+
+    def or_model(self, model: Callable[[Run], Source]) -> Callable[[Run], Source]:
+        """Return the function that makes the source of a run: the work of an agent, or the answer of a model."""
+        return lambda run: (self if self.is_work(run.record) else model)(run)
+
+    async def in_pane(self, record: RunRecord, model: ModelName, out: Outlet) -> None:
+        """Let an agent answer in a pane, whose record may hide it."""
+        assert self.engine is not None
+        run = await self.engine.open(record.id)
+        named = msgspec.structs.replace(record, model=model)
+        if self.is_published(model):
+            await self._publish(run, named, out)
+        else:
+            await self._work(run, named, None, None, out)
 
     async def again(self, record: RunRecord, log: Log) -> Source | None:
         """Return the source that resumes a run after a restart, if it waits for a person or the settings say so."""
@@ -307,13 +318,13 @@ class AgentSources:
         run = await self.engine.open(record.id)
         if done is None and beginning_of(record.ask) is not None:
             return partial(self._work_anew, run)
-        return partial(self._work, run, done, usage_so_far(log))
+        return partial(self._work, run, record, done, usage_so_far(log))
 
     def again_or(self, other: Again) -> Again:
         """Return the function that resumes runs of every kind."""
 
         async def again(record: RunRecord, log: Log) -> Source | None:
-            return await (self.again if record.kind == AGENT else other)(record, log)
+            return await (self.again if self.is_work(record) else other)(record, log)
 
         return again
 
@@ -328,34 +339,35 @@ class AgentSources:
     async def _work_anew(self, run: Run, out: Outlet) -> None:
         beginning = beginning_of(run.record.ask)
         if beginning is None:
-            return await self._work(run, None, None, out)
+            return await self._work(run, run.record, None, None, out)
         out.emit([AnswerBegins(think=False), *beginning.events])
         done = Steps()
         for event in beginning.events:
             done.take_in(event)
-        await self._work(run, done, None, out)
+        await self._work(run, run.record, done, None, out)
 
-    async def _work(self, run: Run, done: Steps | None, used: Usage | None, out: Outlet) -> None:
-        record = run.record
+    async def _work(self, run: Run, record: RunRecord, done: Steps | None, used: Usage | None, out: Outlet) -> None:
         agent = await self.find(record)
         await self._check(agent)
         if names := agent.servers_to_start(record.owner):
             out.emit([Notice("starting_tools", f"Starting the tools of {', '.join(names)}.")])
         agent = await agent.for_owner(record.owner)
-        run.deadline = None  # the agent's own limit is suspended while it waits for a person
+        if record.kind == AGENT:
+            run.deadline = None  # the agent's own limit is suspended while it waits for a person
         run.grace = max(run.grace, LAST_GRACE)
         work = Work(
             agent,
             await self._messages(record, agent),
             self._asking(record, agent),
             out=out,
-            place=run,
+            place=_place(run, record),
             grants=StoredGrants(self._store, record, agent.name),
             run_id=run.id,
             session_id=record.session_id,
             done=done,
             used=used,
             table=self._table,
+            unattended=_unattended(run, record),
         )
         if done is None and (told := notice_of(record)):
             out.emit([Notice("new_turn", told)])
@@ -365,9 +377,8 @@ class AgentSources:
         finally:
             del self._desks[run.id]
 
-    async def _publish(self, run: Run, out: Outlet) -> None:
+    async def _publish(self, run: Run, record: RunRecord, out: Outlet) -> None:
         """Run a published agent."""
-        record = run.record
         agent = await self._published(record)
         run.grace = max(run.grace, LAST_GRACE)  # it may have processes and connections to close
         request = AgentRequest(
@@ -382,7 +393,7 @@ class AgentSources:
         run.on_stop(request.stop.call)
         if told := notice_of(record):
             out.emit([Notice("new_turn", told)])
-        await publish(agent, request, out, place=run)
+        await publish(agent, request, out, place=_place(run, record))
 
     def _asking(self, record: RunRecord, agent: Agent) -> AskModel:
         params = _params(record)
@@ -428,7 +439,7 @@ class AgentSources:
 
     async def _ask(self, run: Run, kind: str, body: dict[str, Any]) -> None:
         assert self.engine is not None
-        is_agent = run.record.kind == AGENT and not self._is_published(run.record)
+        is_agent = self.is_work(run.record) and not self._is_published(run.record)
         if is_agent and run.status == "running" and self.engine.is_elsewhere(run):
             await self.engine.ask_owner(run, kind, body)
         else:
@@ -449,17 +460,48 @@ class AgentSources:
     def _desk(self, run: Run) -> Desk:
         """Return the desk of a run's agent, or raise the reason why there is none."""
         desk = self._desks.get(run.id)
-        if desk is not None:
+        if desk is not None and self.is_work(run.record):
             return desk
         if run.settlement is not None:
             raise CannotSteer(f"Run {run.id} has ended. Send it as a new message.")
         if self._is_published(run.record):
             raise CannotSteer(f"{run.record.model} takes no messages while it runs. Queue it or interrupt instead.")
-        if run.record.kind != AGENT:
+        if not self.is_work(run.record):
             raise CannotSteer(
                 f"Run {run.id} is a chat run, which takes no messages while it runs. Queue it or interrupt instead."
             )
         raise CannotSteer(f"Run {run.id} is not running in this process now. Try again in a moment.")
+
+
+class _Hidden:
+    """The place of an agent in a pane that hides its model: what it leaves behind would name its tools."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.waits = False
+        self.survivors: list[str] = []
+
+    @property
+    def quiet(self) -> Callable[[], bool] | None:
+        return self._run.quiet
+
+    @quiet.setter
+    def quiet(self, is_quiet: Callable[[], bool] | None) -> None:
+        self._run.quiet = is_quiet
+
+    async def saved(self) -> None:
+        await self._run.saved()
+
+
+def _place(run: Run, record: RunRecord) -> Place:
+    return _Hidden(run) if run.record.model != record.model else run
+
+
+def _unattended(run: Run, record: RunRecord) -> str:
+    """Return where an agent is at work, if nobody can be asked there."""
+    if record.kind == "batch":
+        return "a batch"
+    return "a blind comparison" if run.record.model != record.model else ""
 
 
 def _not_there(record: RunRecord) -> ModelNotFound:

@@ -129,7 +129,8 @@ class ChatSources:
                 model=model, messages=messages, params=params, patience=patience, client_repeats=not has_time
             )
 
-        await self._ask(record, name, request, out, by_grant=by_grant)
+        alone = record.kind in ("batch", "pane")  # which are about this agent: no fallback of its model
+        await self._ask(record, name, request, out, alone=alone, by_grant=by_grant)
 
     async def _request(self, record: RunRecord, model: str) -> ChatRequest:
         ask, has_time = model_ask(record.ask), _has_time(record)
