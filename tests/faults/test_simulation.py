@@ -15,7 +15,7 @@ from blockbuster import BlockBuster
 from holdfast.engine.core import EngineClasses
 from holdfast.runs.watchdog import Watchdog
 from tests.simulation.__main__ import BrokenDesign, first_caught, keep_the_heap, schedules
-from tests.simulation.bad_designs import BANK
+from tests.simulation.bad_services import BANK
 from tests.simulation.world import HOLDFAST, Design
 from tests.support.long import count
 

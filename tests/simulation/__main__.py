@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from .bad_designs import BANK
+from .bad_services import BANK
 from .world import HOLDFAST, Design, Outcome, simulate
 
 OWN_FAULT = re.compile(r"\b(?:Assertion|Attribute|Index|Key|Name|Recursion|Type|UnboundLocal|Value)Error\b")

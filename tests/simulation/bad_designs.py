@@ -44,6 +44,10 @@ from holdfast.runs.run import Run
 from holdfast.runs.shared import Shared
 from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
+from holdfast.server.features.schedules.schedules import Schedules
+from holdfast.server.sources.agents import AgentSources
+from holdfast.server.sources.breaks.legs import Legs
+from holdfast.server.sources.chat import ChatSources
 from holdfast.sessions.changes import SessionWatchers
 from holdfast.sessions.queue import SessionQueue
 from holdfast.store import Append, Idempotency, LogEnd, RunRecord
@@ -176,6 +180,7 @@ def _two_sends(scenario: Scenario) -> tuple[SendPlan, SendPlan]:
     scenario.sends = [plain, replace_plan(plain)]
     scenario.limits = replace(scenario.limits, idle=20.0, deadline=None)
     scenario.weather, scenario.session_stops, scenario.deletes = Weather(), [], []
+    scenario.schedules, scenario.readers = [], []
     scenario.nodes = 2
     return scenario.sends[0], scenario.sends[1]
 
@@ -198,11 +203,20 @@ def bad(name: str, reason: str, origin: str, *, expects: str, **others: Any) -> 
 
 
 _PLACES = {part.default: part.name for part in fields(EngineClasses)}
+_BESIDE: dict[type, str] = {
+    Core: "engine",
+    Medium: "store",
+    Writing: "transactions",
+    ChatSources: "chats",
+    Legs: "legs",
+    AgentSources: "agents",
+    Schedules: "schedules",
+}
 
 
 def _place(mistake: type) -> str:
     base = mistake.__mro__[1]
-    return {Core: "engine", Medium: "store", Writing: "transactions"}.get(base) or _PLACES[base]
+    return _BESIDE.get(base) or _PLACES[base]
 
 
 def seeing(steps: Querying[T], query: str, change: Callable[[list[Row]], list[Any]]) -> Querying[T]:

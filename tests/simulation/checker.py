@@ -46,7 +46,7 @@ def check(world: World) -> list[str]:
     """Return every broken promise of a schedule."""
     found: list[str] = []
     for run in world.history.runs.values():
-        found += _RunCheck(world, run).check()
+        found += world.check_of(run)(world, run).check()
     for number in range(world.scenario.sessions):
         found += _check_session(world, f"ses_{number}")
     for send in world.history.sends:
@@ -56,7 +56,7 @@ def check(world: World) -> list[str]:
     return found
 
 
-class _RunCheck:
+class RunCheck:
     """What must be true of one run."""
 
     def __init__(self, world: World, run: RunFacts) -> None:
@@ -393,7 +393,7 @@ def _check_messages(
     if len(asked) != started:
         yield f"{run.id}: its user's message is there {len(asked)} times"
     completed = isinstance(settlement, Completed)
-    calls = completed and any(isinstance(event, ToolCall) for event in log)
+    calls = (completed or run.send.plan.tools) and any(isinstance(event, ToolCall) for event in log)
     if len(answers) != bool(settlement.text or calls):
         yield f"{run.id}: its answer {settlement.text!r} is there {len(answers)} times"
     for at in answers:
@@ -422,8 +422,8 @@ def _check_send(world: World, send: SendFacts) -> Iterator[str]:
     """
     if send.key is None:
         return
-    made = [run.id for run in send.runs if _is_accepted(peek(world.medium.get_run(run.id)))]
-    told = {run_id for run_id in send.told if _is_accepted(peek(world.medium.get_run(run_id)))}
+    made = [run.id for run in send.runs if is_accepted(peek(world.medium.get_run(run.id)))]
+    told = {run_id for run_id in send.told if is_accepted(peek(world.medium.get_run(run_id)))}
     consumed = [source for run in send.runs for source in run.sources if source.after is None]
     called = sum(source.entered is not None for source in consumed)
     if len(made) > 1 or len(told) > 1:
@@ -432,7 +432,8 @@ def _check_send(world: World, send: SendFacts) -> Iterator[str]:
         yield f"{send.key}: {called} sources were consumed for one key"
 
 
-def _is_accepted(record: RunRecord | None) -> bool:
+def is_accepted(record: RunRecord | None) -> bool:
+    """Tell whether a run counts for its key: one that was refused has freed it."""
     if record is None or not isinstance(record.settlement, Failed):
         return record is not None
     return record.seq > 1 or record.settlement.error.code not in ("store_unavailable", "owner_silent")

@@ -140,6 +140,8 @@ class RunFacts:
     views: list[ViewFacts] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     """The processes in which it was submitted or has run."""
+    occurrence: str = ""
+    """The chat that a schedule has made for the occurrence that it was started for."""
 
 
 @dataclass(slots=True, eq=False)

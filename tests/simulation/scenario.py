@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -32,6 +33,50 @@ class SourcePlan:
     shape: str = "generator"
     close: str = "plain"
     """How `aclose()` of an iterator behaves that is no generator."""
+
+
+@dataclass(slots=True)
+class StoryPlan:
+    """What a model would write, and how its calls end: the first, the second, and so on. The rest write to the end."""
+
+    text: str
+    model: str
+    on_break: str
+    piece: int
+    """Characters that come together."""
+    pace: float
+    breaks: list[tuple[int, str]]
+    """After how many characters of its own a call ends, and how."""
+    goes_on: str = "well"
+    """What a model does that is told to go on: goes on, begins anew, writes something else."""
+    is_kept: bool = True
+    """An upstream that keeps answers still has this one after a crash."""
+
+
+@dataclass(slots=True)
+class ToolPlan:
+    """A call of an agent: whether it may be made again, and how long it takes before and after its effect."""
+
+    kind: str
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class SchedulePlan:
+    """A person sets up a schedule."""
+
+    at: float
+    seconds: int
+    missed: str
+
+
+@dataclass(slots=True)
+class ReaderPlan:
+    """A person reads a session on some devices: when each of them notes what it has seen, and how far it lags."""
+
+    session: int
+    devices: list[list[tuple[float, int]]]
 
 
 @dataclass(slots=True)
@@ -87,6 +132,10 @@ class SendPlan:
     cut: Cut | None = None
     views: list[ViewPlan] = field(default_factory=list)
     stops: list[StopPlan] = field(default_factory=list)
+    story: StoryPlan | None = None
+    """A model answers, in legs."""
+    tools: list[ToolPlan] = field(default_factory=list)
+    """An agent calls these, and answers."""
 
 
 @dataclass(slots=True)
@@ -132,6 +181,13 @@ class Scenario:
     disorder: float
     nodes: int = 1
     """Servers on the store from the beginning."""
+    schedules: list[SchedulePlan] = field(default_factory=list)
+    readers: list[ReaderPlan] = field(default_factory=list)
+
+    @property
+    def has_services(self) -> bool:
+        """Tell whether a server needs more than its engine."""
+        return bool(self.schedules) or any(send.story or send.tools for send in self.sends)
 
 
 def draw(rng: Random) -> Scenario:
@@ -151,6 +207,20 @@ def draw_nodes(rng: Random, scenario: Scenario, nodes: int | None = None) -> Non
         weather.partitions.append((number, begin, begin + drawn.of((0.5, 3.0, 7.0, 9.0, 15.0))))
     if not scenario.troubles and not weather.partitions and drawn.chance(0.15):
         scenario.troubles = [Trouble(drawn.moment() + drawn.of((0.05, 0.3)), "roll back")]
+
+
+def draw_services(rng: Random, scenario: Scenario) -> None:
+    """Draw, for some of the schedules, models that answer in legs, agents, what starts by itself, and readers."""
+    drawn = _Draw(rng)
+    if not drawn.chance(0.4):
+        return
+    story, work, schedule, reader = drawn.add_story, drawn.add_work, drawn.add_schedule, drawn.add_reader
+    for add in drawn.of(((story,), (story,), (story, reader), (work,), (work,), (schedule,))):
+        add(scenario)
+    if not scenario.troubles and drawn.chance(0.6):
+        by_steps = drawn.of((0, 5, 20, 60))
+        at = drawn.of((0.05, 0.1, 0.3, 0.6, 1.0, 2.0))
+        scenario.troubles = [Trouble(at, drawn.of(("crash", "crash", "pause", "close")), 8.0, by_steps=by_steps)]
 
 
 class _Draw:
@@ -205,6 +275,56 @@ class _Draw:
 
     def moment(self) -> float:
         return self.of(_MOMENTS)
+
+    # what servers have besides their engines
+
+    def add_story(self, scenario: Scenario) -> None:
+        """Add a model that answers."""
+        scenario.sends.append(replace(self._send_of_a_model(scenario), story=self.story()))
+
+    def add_work(self, scenario: Scenario) -> None:
+        """Add an agent that calls its tools."""
+        kinds = ("safe", "keyed", "never", "reconciled")
+        pauses = (0.0, 0.05, 0.3, 1.0)
+        tools = [ToolPlan(self.of(kinds), self.of(pauses), self.of(pauses)) for _ in range(1 + self.upto(3))]
+        scenario.sends.append(replace(self._send_of_a_model(scenario), tools=tools))
+
+    def _send_of_a_model(self, scenario: Scenario) -> SendPlan:
+        """Most of them are left to come to their end."""
+        send = self.send(scenario.sessions)
+        send.kept, send.given, send.lifetime, send.leaves, send.hook = True, False, "detached", None, "none"
+        send.stops = [stop for stop in send.stops if self.chance(0.4)]
+        send.if_busy = "queue" if send.if_busy == "reject" else send.if_busy
+        return send
+
+    def add_schedule(self, scenario: Scenario) -> None:
+        """Add a schedule."""
+        scenario.schedules.append(
+            SchedulePlan(self.moment(), self.of((1, 2, 3, 7)), self.of(("all", "all", "one", "skip")))
+        )
+
+    def add_reader(self, scenario: Scenario) -> None:
+        """Add a person with one or more devices."""
+        if scenario.sessions:
+            devices = [[(self.moment(), self.upto(3)) for _ in range(6)] for _ in range(1 + self.upto(2))]
+            scenario.readers.append(ReaderPlan(0, devices))
+
+    def story(self) -> StoryPlan:
+        """Draw what a model says, in words of which each is there once."""
+        words = (f"{self.of(_WORDS)}{number}{self.of((' ', ' ', ' ', ', ', chr(10) * 2))}" for number in range(1000))
+        text = "".join(islice(words, self.of((3, 10, 30)))).strip()
+        breaks = [(self.upto(len(text)), self.of(_BREAKS)) for _ in range(self.of((0, 1, 1, 2, 2, 3, 4)))]
+        model = self.of(("turns/m", "turns/m", "fills/m", "keeps/m"))
+        return StoryPlan(
+            text=text,
+            model=model,
+            on_break=self.of(("continue", "continue", "continue", "continue", "settle")),
+            piece=self.of((1, 3, 7, 40)),
+            pace=self.of((AT_ONCE, 0.0, 0.05, 0.1)),
+            breaks=breaks,
+            goes_on="well" if model == "fills/m" else self.of(("well", "well", "well", "well", "anew", "otherwise")),
+            is_kept=self.chance(0.7),
+        )
 
     # clients
 
@@ -317,6 +437,9 @@ class _Draw:
         seconds = self.of((-3600.0, -5.0, 5.0, 10.0, 3600.0))
         return [Trouble(at, "jump", seconds, at_renewal=self.chance(0.5))]
 
+
+_WORDS = ("tide", "keeper", "lamp", "é", "hour", "\U0001f30a", "a", "harbour")
+_BREAKS = ("is cut", "is cut", "is cut", "says failed", "falls silent", "is refused", "in a call", "length")
 
 _ENDS = (
     (0.30, "finish"),  # says that it is done, and ends

@@ -5,26 +5,53 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
+from holdfast.access import Access
+from holdfast.asks import ChatAsk, SessionAsk
 from holdfast.engine.core import Core, EngineClasses
 from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, ShuttingDown, StoreUnavailable
-from holdfast.events import AnySettlement, Event, Settled
+from holdfast.events import AnySettlement, Event, Replay, Settled, Source
 from holdfast.history import Message, Session
 from holdfast.log.log import Log
 from holdfast.runs.run import Run
+from holdfast.server.features.schedules.schedules import Schedules
+from holdfast.server.sources.agent_users import AgentUsers
+from holdfast.server.sources.agents import AgentSources
+from holdfast.server.sources.breaks.legs import Legs
+from holdfast.server.sources.chat import ChatSources
+from holdfast.server.sources.patience import Patience
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store.rows.transactions import Writing
+from holdfast.upstreams import Providers
 from tests.support.rows import lose_events
 
 from . import checker, sources
+from .agents import NAME, Witness, WorkCheck
 from .history import Ask, FeedFacts, History, RunFacts, SendFacts, SourceFacts, Stopping, ViewFacts
 from .loop import PROCESS, Livelock, Process, SeededLoop, context_of
-from .scenario import AT_ONCE, LEASE, Cut, Scenario, SendPlan, StopPlan, Trouble, ViewPlan, Weather, draw, draw_nodes
+from .occurrences import Planner, Starts, check_occurrences
+from .readers import Reading
+from .scenario import (
+    AT_ONCE,
+    LEASE,
+    Cut,
+    Scenario,
+    SendPlan,
+    StopPlan,
+    Trouble,
+    ViewPlan,
+    Weather,
+    draw,
+    draw_nodes,
+    draw_services,
+)
 from .store import Connection, Medium, peek
+from .stories import Model, StoryCheck
 
 CALM = 40.0
 """Virtual seconds after which all faults are over..."""
@@ -48,6 +75,12 @@ class Design:
     transactions: type[Writing] = Writing
     classes: EngineClasses = field(default_factory=EngineClasses)
     """The parts of the engine, one of them with a mistake in it."""
+    chats: type[ChatSources] = ChatSources
+    legs: type[Legs] = Legs
+    agents: type[AgentSources] = AgentSources
+    replay: dict[str, Replay] = field(default_factory=dict)
+    """What the settings of the agent say of its tools, in place of what the tools say."""
+    schedules: type[Schedules] = Schedules
     reason: str = ""
     origin: str = ""
     expects: str = ""
@@ -57,6 +90,11 @@ class Design:
 
 
 HOLDFAST = Design()
+FALLBACKS = {"turns/m": "keeps/m", "fills/m": "turns/m"}
+
+
+async def _everyone(owner: str, key: str = "") -> Access | None:
+    return Access(owner, role="admin")
 
 
 class Server(Process):
@@ -77,17 +115,38 @@ class Server(Process):
         self.last_failed_renewal = float("-inf")
         self.starved: set[str] = set()
         """Its ids that were fenced soon after a renewal of their lease had failed on a slow store."""
+        self.chats: ChatSources | None = None
+        self.agents: AgentSources | None = None
+        self.schedules: Schedules | None = None
+        connection: Any = Connection(world, world.medium, self)
+        if world.scenario.has_services:
+            self._add_sources(world, connection)
         self.engine = world.design.engine(
-            Connection(world, world.medium, self),
+            connection,
             sources=world.make_source,
             again=world.go_on,
             elsewhere=world.can_leave,
             limits=world.scenario.limits,
             lease=LEASE,
+            serve=None if self.agents is None else self.agents.serve,
             clock=world.clock,
             new_id=world.new_id,
             classes=world.design.classes,
         )
+        if self.agents is not None:
+            self.agents.engine = self.engine
+            self.schedules = world.design.schedules(
+                connection, self.engine, Starts(world, self.engine), new_id=world.new_id
+            )
+
+    def _add_sources(self, world: World, store: Any) -> None:
+        """Add what makes the sources of chats and of agents, as a server has it."""
+        design, providers = world.design, Providers([Model(world, name) for name in ("turns", "fills", "keeps")])
+        patience = Patience({}, world.scenario.limits.idle)
+        self.chats = design.chats(store, providers, 0.0, lambda: FALLBACKS, patience_with=patience, legs=design.legs)
+        users = AgentUsers({NAME: ("*",)}, _everyone)
+        agents = {NAME: world.agents.agent()}
+        self.agents = design.agents(agents, self.chats, store, providers, users=users)
 
     def cut_off(self) -> None:
         """Every connection to it is gone."""
@@ -129,12 +188,16 @@ class World:
         self.random = rng.random
         self.scenario: Scenario = draw(rng)
         draw_nodes(Random(~seed), self.scenario, nodes)
+        draw_services(Random(f"services {seed}"), self.scenario)
         design.stage(self.scenario)
         self.weather: Weather = self.scenario.weather
         self.loop = SeededLoop(rng, self.scenario.disorder)
         self.history = History(lines=[] if verbose else None)
         self.medium = design.store(self.store_clock, design.transactions)
         self.servers: list[Server] = []
+        self.agents = Witness(self)
+        self.planner = Planner(self)
+        self.readings = [Reading(self, plan) for plan in self.scenario.readers]
         self.over = False
         self.rolled_back = False
         self.jumps: list[float] = []
@@ -158,10 +221,22 @@ class World:
         self._ids += 1
         return f"{prefix}_{self._ids:04}"
 
-    def make_source(self, run: Run) -> AsyncIterator[Any]:
+    def make_source(self, run: Run) -> Source:
         """Make the source of a run: what the engine calls when it starts one that came without."""
         facts = self.history.runs[run.id]
+        plan = facts.send.plan
+        if plan.story or plan.tools:
+            server = self.here()
+            make = server.chats if plan.story else server.agents
+            assert make is not None
+            return make(run)
         return self.source_for(facts)
+
+    def here(self) -> Server:
+        """Return the server that a task belongs to."""
+        server = PROCESS.get()
+        assert isinstance(server, Server)
+        return server
 
     def source_for(self, run: RunFacts) -> AsyncIterator[Any]:
         """Make a source, and begin to note what it does."""
@@ -173,9 +248,14 @@ class World:
         run.sources.append(facts)
         return sources.make(self, facts)
 
-    async def go_on(self, record: RunRecord, log: Log) -> AsyncIterator[Any] | None:
+    async def go_on(self, record: RunRecord, log: Log) -> Source | None:
         """Make a source that goes on with a run: what the engine asks for when it finds one that was left."""
         run = self.history.runs[record.id]
+        if run.send.plan.story or run.send.plan.tools:
+            server = self.here()
+            assert server.chats is not None
+            assert server.agents is not None
+            return await server.agents.again_or(server.chats.again)(record, log)
         how, logged = (
             run.send.plan.again,
             len([event for event in checker.all_of(log, 0) if not checker.is_ours(event)]),
@@ -195,6 +275,9 @@ class World:
 
     async def can_leave(self, record: RunRecord, log: Log) -> bool:
         """Tell whether another server can go on with a run: what the engine asks when it closes."""
+        chats, plan = self.here().chats, self.history.runs[record.id].send.plan
+        if chats is not None and (plan.story or plan.tools):
+            return await chats.elsewhere(record, log)
         return self.history.runs[record.id].send.plan.again in ("yes", "slowly")
 
     def store_is_away(self, server: Server) -> bool:
@@ -356,10 +439,17 @@ class World:
             self.start_server()
             return
         server.ready = True
+        if server.schedules is not None and self.scenario.schedules:
+            self.loop.spawn(server, self._take_up(server.schedules))
         for waiting in self._waiting_for_server:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting_for_server.clear()
+
+    async def _take_up(self, schedules: Schedules) -> None:
+        """Take up the schedules that no server has, as one does after its start and from time to time."""
+        with suppress(ShuttingDown, StoreUnavailable):
+            await schedules.jobs.take_up_all()
 
     async def server(self) -> Server:
         """Return a server that accepts connections; a paused one does, too: its kernel is awake."""
@@ -471,6 +561,7 @@ class World:
                     session_id=facts.session_id,
                     message_id=facts.message_id,
                     lifetime=plan.lifetime,  # type: ignore[arg-type]
+                    **_asked(facts),
                 ),
                 _input(facts) if facts.session_id else (),
                 source=self.source_for(facts) if plan.given else None,
@@ -797,11 +888,15 @@ class World:
             work += [self.stop(send, stop) for stop in plan.stops]
         work += [self.stop_session(*stop) for stop in scenario.session_stops]
         work += [self.delete_session(*delete) for delete in scenario.deletes]
+        work += [self.planner.add(plan) for plan in scenario.schedules]
+        work += [reading.read() for reading in self.readings]
         self.loop.call_later(CALM, self._clear_up)
         troubles = [self.loop.spawn(None, self.trouble(trouble)) for trouble in scenario.troubles]
         clients = [self.loop.spawn(None, each) for each in work]
         for feed in scenario.feeds:
             self.loop.spawn(None, self.feed(*feed))
+        if any(send.tools for send in scenario.sends):
+            self.loop.spawn(None, self.agents.answer_questions())
         await self._wait(troubles, "a trouble")
         await self._wait(clients, "a client")
         await self._settle_down()
@@ -817,6 +912,7 @@ class World:
         self._clear_up()
         if not any(server.alive for server in self.servers):
             self.start_server()
+        await self.planner.pause_all()
         for _ in range(40):
             await asyncio.sleep(1.0)
             if self._is_quiet():
@@ -851,9 +947,20 @@ class World:
 
     def digest(self) -> int:
         """Return a number that two runs of the same seed share only if they were the same to the last step."""
-        told = [(run.id, run.told, [view.shown for view in run.views]) for run in self.history.runs.values()]
+        told = [
+            (run.id, run.told, [view.shown for view in run.views])
+            for run in self.history.runs.values()
+            if not run.send.plan.tools  # the moments of an agent's calls are those of the real clock
+        ]
+        if any(send.plan.tools for send in self.history.sends):
+            return zlib.crc32(repr((self.loop.trace, told)).encode())
         logs = [tuple(row) for name in ("runs", "events") for row in self.medium.sql(f"SELECT * FROM {name}")]
         return zlib.crc32(repr((self.loop.trace, told, logs)).encode())
+
+    def check_of(self, run: RunFacts) -> type[checker.RunCheck]:
+        """Return what judges a run."""
+        plan = run.send.plan
+        return StoryCheck if plan.story else WorkCheck if plan.tools else checker.RunCheck
 
     def check_idle(self, server: Server) -> None:
         """An engine with nothing to do holds on to nothing."""
@@ -877,7 +984,8 @@ def simulate(
         world.history.violate(str(livelock))
     finally:
         world.over = True
-        violations = world.history.violations + checker.check(world)
+        violations = world.history.violations + checker.check(world) + [*check_occurrences(world)]
+        violations += [wrong for reading in world.readings for wrong in reading.check()]
         world.loop.discard()  # also when a time limit ends the test: what is left open would fail another one
     return Outcome(
         seed, violations, world.digest() if digest or verbose else 0, world.loop.steps, world.history.lines or []
@@ -885,7 +993,20 @@ def simulate(
 
 
 def _input(run: RunFacts) -> list[Message]:
-    return [Message(id=run.id.replace("run", "usr"), role="user", content=f"ask {run.send.number}")]
+    return [Message(id=run.id.replace("run", "usr"), role="user", content=f"ask {run.id}")]
+
+
+def _asked(run: RunFacts) -> dict[str, Any]:
+    """Return what a record says of the model that is asked."""
+    story, tools = run.send.plan.story, run.send.plan.tools
+    if not (story or tools):
+        return {}
+    calls = story is not None and any(how == "in a call" for _, how in story.breaks)
+    params = {"tools": [{"type": "function", "function": {"name": "look"}}]} if calls else {}
+    common: dict[str, Any] = {"params": params, "on_break": story.on_break if story else None}
+    messages = [{"role": "user", "content": f"ask {run.id}"}]
+    ask = SessionAsk(**common) if run.session_id else ChatAsk(messages=messages, **common)
+    return {"model": story.model, "ask": ask} if story else {"model": f"agent/{NAME}", "kind": "agent", "ask": ask}
 
 
 def _brief(value: Any) -> str:

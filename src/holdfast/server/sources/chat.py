@@ -12,6 +12,7 @@ import msgspec
 from ...asks import Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginning_of, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
+from ...concurrency.retry import Retry
 from ...errors import ModelNotFound, NoPrice, ProviderBroke, ProviderError
 from ...events import AnswerBegins, Finish, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
 from ...history import Message, alternating, branch, for_model
@@ -54,6 +55,7 @@ class ChatSources:
         breaks: OnBreaks | None = None,
         patience_with: Patience | None = None,
         files: ModelFiles | None = None,
+        legs: type[Legs] = Legs,
     ) -> None:
         """`require` is asked before each call of an upstream, however long after the start of its run that is.
 
@@ -69,6 +71,8 @@ class ChatSources:
         self._breaks = breaks or OnBreaks({}, fallbacks)
         self._patience_with = patience_with or Patience({}, None)
         self._files = files or ModelFiles(providers, Reader())
+        self._make_legs = legs
+        self._retry = Retry()
 
     def __call__(self, run: Run) -> Source:
         """Return the source of a run."""
@@ -223,7 +227,7 @@ class ChatSources:
             finally:
                 self._providers.let_go(used)
 
-        return Legs(
+        return self._make_legs(
             answer,
             partial(self._stand_in, record),
             out,
@@ -343,7 +347,8 @@ class ChatSources:
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""
-        return await self._files.shown(await self._said(record), record.model)
+        said = await self._retry(partial(self._said, record))  # an absent store fails no run that it has accepted
+        return await self._files.shown(said, record.model)
 
     async def _said(self, record: RunRecord) -> list[dict[str, Any]]:
         ask = model_ask(record.ask)

@@ -9,8 +9,10 @@ for the end of its answer. If it breaks off before, they are dropped, and the ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
+from typing import ClassVar
 
 import msgspec
 
@@ -37,7 +39,7 @@ from ....log.reasoning import AnswerSplitter
 from ....log.usage_meter import UsageMeter, summed
 from ....silence import ModelAsked
 from ....upstreams import ChatRequest, FoundModel
-from .seam import TURN, NotJoined, PrefillJoint, TurnJoint, anchor_of
+from .seam import TURN, Joint, NotJoined, PrefillJoint, TurnJoint, anchor_of
 
 FORKED = "forked"
 """The reason of a leg with which an answer goes on from a place in an earlier one."""
@@ -67,6 +69,8 @@ class Written(msgspec.Struct, kw_only=True):
 class LegOutlet:
     """The outlet of one leg. It separates reasoning from text: only visible text is joined."""
 
+    joints: ClassVar[Mapping[LegHow, type[Joint]]] = MappingProxyType({"prefill": PrefillJoint, "turn": TurnJoint})
+
     def __init__(
         self,
         out: Outlet,
@@ -83,7 +87,7 @@ class LegOutlet:
         self._how: LegHow | None = how
         self._reason = reason
         self._splitter = AnswerSplitter(think)
-        self._joint = None if how in (None, "anew") else _JOINTS[how](written.text)
+        self._joint = None if how is None or how == "anew" else self.joints[how](written.text)
         self._is_open = how is None
         self._waiting: list[Yielded] = []  # reasoning before the joint
         self._holds_calls = holds_calls
@@ -208,11 +212,10 @@ class LegOutlet:
         return [started, total, *self._waiting]
 
 
-_JOINTS = {"prefill": PrefillJoint, "turn": TurnJoint}
-
-
 class Legs:
     """Lets models answer one after the other, until one has ended the answer itself."""
+
+    outlet: ClassVar[type[LegOutlet]] = LegOutlet
 
     def __init__(
         self,
@@ -252,7 +255,7 @@ class Legs:
     ) -> None:
         """Let a model answer, and after a break the next. `first` is the request that all legs answer."""
         while True:
-            outlet = LegOutlet(
+            outlet = self.outlet(
                 self._out,
                 self._written,
                 found.name,

@@ -41,7 +41,7 @@ def anchor_of(text: str) -> str:
     return text[start:].strip()
 
 
-class _Joint:
+class Joint:
     """Holds back the beginning of a continuation until it is known how it fits."""
 
     def __init__(self, text: str) -> None:
@@ -73,7 +73,7 @@ class _Joint:
         return text
 
 
-class PrefillJoint(_Joint):
+class PrefillJoint(Joint):
     """The continuation of a message that ended with the answer so far, without its trailing white space."""
 
     def _judged(self, *, is_last: bool) -> str:
@@ -89,7 +89,7 @@ class PrefillJoint(_Joint):
         return self._pass_on(_after_space(text, held))
 
 
-class TurnJoint(_Joint):
+class TurnJoint(Joint):
     """The continuation in a further turn, which repeats the anchor."""
 
     def __init__(self, text: str) -> None:
