@@ -111,6 +111,7 @@ async def test_a_bad_schedule_is_refused_with_words_and_leaves_nothing(world: Wo
             ({"when": {"kind": "every", "seconds": 59}}, 400, "60 seconds"),
             ({"when": {"kind": "once", "at": "soon"}}, 400, "2026-12-24T18:00"),
             ({"when": {"kind": "once", "at": "2020-01-01T00:00"}}, 400, "passed"),
+            ({"when": {"kind": "once", "at": "9999-12-31T23:59-12:00"}}, 400, "2026-12-24T18:00"),
             ({"when": {"kind": "often"}}, 400, "when"),
             ({"name": " a"}, 400, "space"),
             ({"prompt": " "}, 400, "empty"),

@@ -27,6 +27,8 @@ LONGEST = 366 * 86400
 MOST_LATE = 1000
 """Maximum number of due times that are counted one by one."""
 _DAY = 86400.0
+_TOO_LATE = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC).timestamp()
+"""No date can be written down by every clock after that."""
 _FIELDS = {
     "minute": "0 to 59",
     "hour": "0 to 23",
@@ -105,7 +107,9 @@ def _instant(when: OneTime) -> float:
         at = datetime.datetime.fromisoformat(when.at)
         if at.tzinfo is None:
             at = at.replace(tzinfo=zone_of(when.time_zone))
-        return at.timestamp()
+        if (seconds := at.timestamp()) > _TOO_LATE:
+            raise OverflowError
+        return seconds
     except (ValueError, OverflowError):
         message = f"{when.at!r} is no date and time. Write it as 2026-12-24T18:00."
         raise BadTime(message, param="when.at") from None
