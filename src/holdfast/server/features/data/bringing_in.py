@@ -307,6 +307,7 @@ class Importing:
             id=id,
             owner=self._owner,
             title=one_line(brought.title) or (title_from(messages[0].content) if messages else ""),
+            titled="person" if brought.title.strip() else "",
             model=brought.model,
             system=brought.system,
             params=brought.params,
