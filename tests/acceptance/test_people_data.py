@@ -77,7 +77,9 @@ async def fill(client: Client) -> dict[str, Any]:
     batch = {"models": ["up/echo:x"], "prompts": [{"id": "p", "prompt": f"{WORD} batch"}]}
     made = await client.post("/api/batches", batch)
     key = await (await client.post("/api/keys", {"name": f"{WORD}-laptop"})).json()
+    kept = await keep(client, session, edited["message_id"])
     return {
+        "kept": kept,
         "session": session,
         "run": run,
         "asked": asked,
@@ -87,6 +89,35 @@ async def fill(client: Client) -> dict[str, Any]:
         "batch": (await made.json()).get("id"),
         "key": key["id"],
     }
+
+
+async def keep(client: Client, session: str, answer: str) -> list[str]:
+    """Let a person keep things besides chats, and file and judge a chat. Returns what their documents have in them."""
+
+    async def made(path: str, body: dict[str, Any], status: int = 201) -> dict[str, Any]:
+        response = await client.post(path, body)
+        assert status == response.status, await response.text()
+        answer: dict[str, Any] = await response.json()
+        return answer
+
+    thumb = {"vote": "up", "why": f"{WORD} good"}
+    seen = {"seen": 1, "notify": "none"}
+    preset = await made("/api/presets", {"name": f"{WORD} preset", "system": f"{WORD} be brief"})
+    for path, body in (
+        (f"/api/sessions/{session}/messages/{answer}/thumb", thumb),
+        (f"/api/sessions/{session}/seen", seen),
+        ("/api/presets/default", {"preset": preset["id"]}),
+    ):
+        assert 200 == (await client.request("PUT", path, json=body)).status
+    prompt = await made("/api/prompts", {"name": WORD, "text": f"{WORD} {{{{topic}}}}"})
+    late = {"kind": "once", "at": "2999-01-01T00:00"}
+    schedule = await made("/api/schedules", {"name": f"{WORD} daily", "prompt": f"{WORD} report", "when": late})
+    trigger = await made("/api/triggers", {"name": f"{WORD} hook", "prompt": f"{WORD} {{{{body}}}}"})
+    file = await client.request("POST", f"/api/files?name={WORD}.txt", body=f"{WORD} file".encode())
+    assert 201 == file.status
+    filed = {"sessions": [session], "folder": f"{WORD} folder", "add_tags": [WORD]}
+    assert [session] == (await made("/api/sessions/file", filed, 200))["filed"]
+    return [preset["id"], prompt["id"], schedule["id"], trigger["id"], f"{WORD} good", f"{WORD}.txt", f"{WORD} folder"]
 
 
 async def archive_of(client: Client) -> zipfile.ZipFile:
@@ -114,7 +145,10 @@ async def test_all_that_a_person_has_is_in_one_archive_and_nothing_of_others(tmp
     head = json.loads(archive.read("holdfast.json"))
     assert ("holdfast-person", 1, "bob") == (head["format"], head["version"], head["account"]["name"])
     assert ["user", "assistant"] * 3 == [message["role"] for message in session["messages"]]
-    assert 1 == len([name for name in names if name.startswith("files/")])
+    assert {".png", ".txt"} == {Path(name).suffix for name in names if name.startswith("files/")}
+    for kept in made["kept"]:
+        assert any(kept in name or kept.encode() in archive.read(name) for name in names), kept
+    assert {"seen": 1, "notify": "none"} == json.loads(archive.read("seen.json"))[made["session"]]
     for id in (made["run"], made["comparison"], made["batch"], made["conversation"]):
         assert any(id in name for name in names), (id, names)
     assert sum(row["runs"] for row in json.loads(archive.read("usage.json"))) >= 3
@@ -173,6 +207,8 @@ async def test_an_archive_is_brought_in_elsewhere_once_with_new_ids(tmp_path: Pa
     assert [f"{WORD} title"] == [session["title"] for session in listed]
     assert made["session"] != listed[0]["id"]
     assert _said(before) == _said(after)
+    for name in ("folder", "tags", "archived"):
+        assert before[name] == after[name]
     for name in ("created_at", "outcome", "partial", "figures", "siblings"):
         kept = [[message.get(name) for message in each["messages"]] for each in (before, after)]
         assert list(map(_shape, kept[0])) == list(map(_shape, kept[1])), name
