@@ -266,6 +266,12 @@ REQUIREMENTS: dict[str, str] = {
     "resp.stored": "A stored response survives a restart, is listed, and is gone when it is deleted.",
     "hook.signed": "A webhook is signed so that OpenAI's SDK accepts it, and says truthfully how a response ended.",
     "hook.told": "A webhook is told until it has heard, over failures and kill -9; no redirect is followed.",
+    "hook.runs": "Webhooks of the operator and of people are told how each run ends, or waits, without its text.",
+    "push.once": "Each browser of a person is told once of an end, a failure or a question, by one node, over kill -9.",
+    "push.wanted": "Nobody is told of what they have seen on any device, have stopped, or have muted.",
+    "push.private": "Only the browser can read a notification, which has text of a chat only if its person chose that.",
+    "push.addresses": "Notifications and webhooks of people go to public addresses, or where the operator allows it.",
+    "push.gone": "A subscription that has ended is removed, and another one is told.",
     # busy
     "busy.reject": "A second message may be refused while a run is on.",
     "busy.queue": "A second message may be queued; the queue survives a restart and can be edited.",

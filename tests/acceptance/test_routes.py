@@ -43,6 +43,8 @@ OF_NOBODY = {
     "sign_in_id": "a sign-in, of a person who is signed in",
     "passkey_id": "a passkey, likewise",
     "share_id": "a share, which admins revoke too; the matrix walks it",
+    "device_id": "a browser in which its person is told of runs; tests of push walk it",
+    "webhook_id": "a webhook of a person, likewise",
     "token": "a link, which anyone may read who has it; tests of sharing walk it",
     "erasure_id": "the deletion of a person, which only admins can see",
 }

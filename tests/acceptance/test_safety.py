@@ -139,6 +139,8 @@ async def things_of(api: Native) -> dict[str, str]:
         "prompt_id": prompt["id"],
         "schedule_id": schedule["id"],
         "trigger_id": trigger["id"],
+        "device_id": "dev_1",
+        "webhook_id": "whk_1",
         "token": shared["token"],
         "erasure_id": "era_1",
         "outcome_id": "out_1",
@@ -199,6 +201,9 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "version": 1,
         "sessions": ["ses_0000000000000000000000"],
         "kind": "folder",
+        "endpoint": "https://192.0.2.1/push",
+        "keys": {"p256dh": "AAAA", "auth": "AAAA"},
+        "url": "https://93.184.215.14/hook",
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}

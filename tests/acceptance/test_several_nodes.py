@@ -180,7 +180,7 @@ async def test_a_webhook_is_delivered_by_one_node_and_by_another_if_that_one_is_
         hook = WebhookSettings(f"{listener.url}/hook", "HOOK")
         async with nodes(up, webhooks=(hook,)) as (one, two):
             first, second = [await begin(one.client, "up/a") for _ in range(2)]
-            await two.server.responses.webhooks.jobs.take_up_all()  # as at its start
+            await two.server.notifications.deliveries.jobs.take_up_all()  # as at its start
             up.gates.open("go")
             heard = [await ears.next() for _ in range(2)]
             await until(lambda: _none(one.server.store.list_documents("webhook")))

@@ -143,6 +143,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.features.accounts.oidc.id_tokens": {"msgspec", "joserfc"},
     "server.features.accounts.oidc.provider": {"joserfc"},
     "server.secrets.sealer": {"cryptography"},
+    "server.features.notifications.web_push": {"cryptography", "msgspec"},
+    "server.features.notifications.push": {"cryptography", "msgspec"},
     "peers.certificates": {"cryptography"},
     "server.features.observe.metrics.values": {"prometheus_client"},
     "server.features.observe.metrics.prometheus": {"prometheus_client"},

@@ -81,6 +81,14 @@ SESSION_ERRORS = (
         "38.1",
     ),
     ErrorHelp(
+        "address_refused",
+        "400",
+        "the server does not send notifications to this address",
+        "It begins with http://, or leads into the network of the server, or its name is not known there.",
+        "Give a public https address. An operator can allow others with `notify_private = true`.",
+        "40.5",
+    ),
+    ErrorHelp(
         "trigger_not_found",
         "404",
         "no such trigger, or its secret or signature is wrong",

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
-__all__ = ["Address", "Resolve", "resolve"]
+__all__ = ["Address", "Resolve", "resolve", "resolve_public"]
 
 Address: TypeAlias = tuple[
     int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]
@@ -31,3 +31,24 @@ async def resolve(host: str, port: int) -> Sequence[Address]:
     if ip.version == 4:
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
     return [(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port, 0, 0))]
+
+
+async def resolve_public(host: str, port: int) -> Sequence[Address]:
+    """Return the addresses of a host that are not in a network of one's own. Raises `OSError` if there is none.
+
+    For addresses that people give: the connection goes to what was checked here, whatever the name means later.
+    """
+    found = [address for address in await resolve(host, port) if _is_public(address[4][0])]
+    if not found:
+        raise OSError(f"{host} has no public address")
+    return found
+
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""Each of them leads to an address of IPv4, whatever that is."""
+
+
+def _is_public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip
+    return ip.is_global and inner.is_global and not inner.is_multicast and ip not in _NAT64

@@ -106,7 +106,7 @@ class HoldfastServer:
         sessions = SessionsFeature(http, running, reach, shares, people, rounds.pane_run_info, presets.presets)
         schedules = SchedulesFeature(http, running, presets, sealer)
         chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
-        self.responses = ResponsesFeature(http, running, reach, configured, current, environ, tasks)
+        self.responses = ResponsesFeature(http, running, reach, configured, current, tasks)
         self.data = DataFeature(
             http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches
         )
@@ -130,7 +130,8 @@ class HoldfastServer:
         versions = VersionsFeature(http, running, reach, sessions.views)
         context = ContextFeature(http, running, reach, sessions.views)
         chats = [chat, self.responses, sessions, versions, context, presets, schedules, sharing]
-        others = [*chats, NotificationsFeature(http, running, reach), self.compare, self.evals, self.data, budgets]
+        self.notifications = NotificationsFeature(http, running, reach, sealer, settings, environ)
+        others = [*chats, self.notifications, self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]
         return [*features, Description(features), PageFeature()]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ from ...server.config.settings import (
 from ...server.config.settings_errors import explain
 from ...server.features.accounts.keys import Keys
 from ...server.features.accounts.oidc.opening import oidc_of
-from ...server.features.notifications.deliveries import Listener
+from ...server.features.notifications.listeners import listener_of
+from ...server.features.notifications.posting import Posting
 from ...server.kit.http.tls import tls_of
 from ...server.live.provider_factory import make_provider
 from ...server.sources.agent_factory import agents_of
@@ -106,9 +108,10 @@ def _table_at(values: Any, path: str | list[tuple[str, str]]) -> Any:
 
 def _of_parts(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """Return the problems that appear when the parts of a server are made, one by one."""
+    posting = Posting(environ, time.time, is_private_allowed=settings.notify_private)
     checks: list[Callable[[], Any]] = [
         *(lambda each=each: make_provider(each, settings, environ) for each in settings.providers),
-        *(lambda each=each: Listener(each, environ) for each in settings.webhooks),
+        *(lambda each=each: listener_of(each, environ, posting) for each in settings.webhooks),
         lambda: Keys(settings, environ),
         lambda: agents_of(settings, environ),
         lambda: oidc_of(settings, environ),

@@ -23,6 +23,7 @@ from .model_limits import ModelLimits
 from .settings_errors import explain, not_in_full, suggestion
 from .settings_file import choose, make_absolute, tables_of, user_folder
 from .sign_in_settings import KeySettings, OidcSettings, ProxySettings, about_sign_in
+from .webhook_settings import WebhookSettings
 
 PREFIX = "HOLDFAST_"
 AGENT = "agent"
@@ -111,21 +112,6 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         known = profile_of(self.profile)
         return msgspec.structs.replace(known, base_url=self.base_url or known.base_url, **given)
-
-
-class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[webhooks]]` table: an address that is called when a response in the background has ended."""
-
-    url: str
-    secret_env: str
-    events: tuple[
-        Literal["response.completed", "response.incomplete", "response.failed", "response.cancelled"], ...
-    ] = (
-        "response.completed",
-        "response.incomplete",
-        "response.failed",
-        "response.cancelled",
-    )
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -258,6 +244,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds that a stopped run may take to close its upstream before it is abandoned."""
     drain: float = 60.0
     """Seconds that runs may continue at a shutdown. A second signal ends the wait."""
+    notify_private: bool = False
+    """Whether notifications and people's webhooks may go to addresses of the own network, and without TLS."""
     max_runs: int = 2000
     """Maximum number of concurrent runs."""
     max_runs_per_owner: int = 1000

@@ -19,7 +19,7 @@ from ...access import ACCESS, Access
 from ...asks import Ask, ChatAsk, OnBreak
 from ...concurrency.tasks import OwnedTasks
 from ...engine.core import Core
-from ...errors import BadRequest
+from ...errors import BadRequest, HoldfastError
 from ...history import Message, Session, plain
 from ...ids import ModelName, new_id
 from ...runs.run import Run
@@ -36,6 +36,22 @@ class CheckFiles(Protocol):
 
     async def __call__(self, messages: Sequence[dict[str, Any]], model: str | None = None) -> object:
         """Check the files of messages in OpenAI's shape."""
+        ...
+
+
+class Told(Protocol):
+    """Tells of runs. What is to be told is stored before a run starts, so that a crash does not lose it."""
+
+    async def expect(self, record: RunRecord) -> Sequence[Any]:
+        """Store whom the run is to be told to."""
+        ...
+
+    def promise(self, run: Run, expected: Sequence[Any]) -> None:
+        """Begin to tell of the run that was started."""
+        ...
+
+    def withdraw(self, expected: Sequence[Any]) -> None:
+        """Drop what was expected: no run was started."""
         ...
 
 
@@ -123,6 +139,7 @@ class Starting:
         self._store, self._engine = store, engine
         self._find_model, self._check_agent, self._payer_of = find_model, check_agent, payer_of
         self.check_files, self.uploads = check_files, uploads
+        self.told: Told | None = None
         self._tasks = OwnedTasks("the start of runs")
 
     async def allow(self, request: Request, model: str | None, key: Idempotency | None = None) -> Run | AllowedStart:
@@ -157,6 +174,7 @@ class Starting:
         *,
         session: Session | None = None,
         is_counted: bool = False,
+        keep: bool = True,
         **how: Any,
     ) -> Run:
         """Start a run as the engine does, if its agent can do what is asked and there is room for it.
@@ -167,7 +185,9 @@ class Starting:
         """
         await self._check_agent(record)
         await self.check_files(_sent(record, input), record.model)
-        submit = partial(self._submit, record, input, session, how)
+        submit = partial(self._submit, record, input, session, {"keep": keep, **how})
+        if keep and self.told is not None:
+            submit = partial(self._told, self.told, record, submit)
         if self.room.is_free(record.payer):
             return await submit()
         started: list[Run] = []
@@ -187,6 +207,17 @@ class Starting:
         if session is not None:
             await self._store.create_session(session)
         return await self._engine.submit(record, input, **how)
+
+    async def _told(self, told: Told, record: RunRecord, submit: Callable[[], Awaitable[Run]]) -> Run:
+        """Start a run that others are told of."""
+        expected = await told.expect(record)
+        try:
+            run = await submit()
+        except HoldfastError:
+            told.withdraw(expected)
+            raise
+        told.promise(run, expected)
+        return run
 
     def _leave(self, started: Sequence[Run]) -> None:
         """Stop a run that was started for a caller who has left, unless it outlives its caller."""

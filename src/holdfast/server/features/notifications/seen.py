@@ -18,6 +18,7 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json
 from ...kit.request import Bodies, decode
 from ..sharing.reach import Reach
+from .deliveries import Deliveries
 
 EntryNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -36,8 +37,9 @@ class SeenChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SeenApi(Feature):
     """What people have seen of sessions. Each person who reads a shared session has a cursor of their own."""
 
-    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
+    def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store, deliveries: Deliveries) -> None:
         self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
+        self._deliveries = deliveries
 
     @Endpoint(
         "GET",
@@ -64,6 +66,8 @@ class SeenApi(Feature):
         changes = decode(await self._bodies.read(request), SeenChanges)
         if changes.notify is not msgspec.UNSET:
             await self._store.set_wanted(session.id, reader, changes.notify)
+        if changes.told:
+            await self._deliveries.note_told(session.id)
         if await self._store.note_reader(session.id, reader, seen=changes.seen, told=changes.told):
             self._engine.touch(session.id, reader)
         return Json(_shown(await self._standing(reader, session.id)))

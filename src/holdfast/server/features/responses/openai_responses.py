@@ -41,7 +41,6 @@ from ...sources.response_chains import ResponseNotFound, conversation, resolved,
 from ...sources.stored_conversations import check_fits
 from ...starting.starting import AllowedStart, Starting
 from ..chat.openai_chat import failure
-from ..notifications.deliveries import Webhooks
 from ..sessions.runs import stop_within
 from ..sharing.reach import Reach
 from .conversation_turns import ConversationTurns
@@ -75,12 +74,11 @@ class ResponsesApi(Feature):
         starting: Starting,
         configured: Configured,
         turns: ConversationTurns,
-        webhooks: Webhooks,
         engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._answers, self._reach, self._starting = bodies, answers, reach, starting
-        self._configured, self._turns, self._webhooks, self._engine = configured, turns, webhooks, engine
+        self._configured, self._turns, self._engine = configured, turns, engine
         self._store = store
 
     @Endpoint(
@@ -144,20 +142,9 @@ class ResponsesApi(Feature):
     async def begun(self, allowed: AllowedStart, body: ResponseBody, record: RunRecord) -> Run:
         """Start the run of a request."""
         if body.conversation_id is None:
-            return await self._start(allowed, record, keep=body.is_stored, in_background=bool(body.background))
-        start = partial(self._start, allowed, record, keep=True, in_background=bool(body.background))
+            return await allowed.start(record, keep=body.is_stored or allowed.key is not None)
+        start = partial(allowed.start, record, keep=True)
         return await self._turns.start(body.conversation_id, record, start)
-
-    async def _start(self, allowed: AllowedStart, record: RunRecord, *, keep: bool, in_background: bool) -> Run:
-        """Start the run. Its webhooks are stored before, so that a crash does not lose them."""
-        expected = await self._webhooks.expect(record) if in_background else []
-        try:
-            run = await allowed.start(record, keep=keep or allowed.key is not None)
-        except HoldfastError:
-            self._webhooks.withdraw(expected)
-            raise
-        self._webhooks.promise(run, expected)
-        return run
 
     def _limit_of(self, provider: str) -> str:
         """Return the upstream's name of the token limit: OpenAI's newer models refuse the older one."""

@@ -1,0 +1,239 @@
+"""Who is told that an answer is ready, that it failed, or that it waits; and who is not."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.acceptance.test_webhooks import Ears, told_to, unwrap
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.people import add_person, browser, first_admin
+from tests.support.push import PushService
+from tests.support.served import Served
+from tests.support.server import Server, provider
+from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, answer, calling
+from tests.support.waiting import LONG
+
+ASKS = calling(("shell", {"command": "true"}))
+CONFIG = "notify_private = true"
+AGENT = '\n[[agents]]\nname = "asks"\nmodel = "up/m"\ntools = ["shell"]\napprovals = { shell = "ask" }\n'
+
+
+class World:
+    """A server, a push service, and a person with two browsers that take push messages."""
+
+    def __init__(self, server, up, push, url, ada):
+        self.server, self.up, self.push, self.url, self.ada = server, up, push, url, ada
+
+    async def subscribe(self, client, *names):
+        for name in names:
+            response = await client.post("/api/notifications/devices", self.push.subscription(self.url, name))
+            assert 201 == response.status, await response.text()
+
+    async def all_delivered(self):
+        """Wait until nothing is left to be told."""
+        async with asyncio.timeout(LONG):
+            while any("webhook" in row for row in self.server.stored()["documents"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def world_of(tmp_path, config=CONFIG, **options):
+    push = PushService()
+    async with Upstream() as up, Served(push.app) as service:
+        async with Server(tmp_path, [provider(up.base_url)], config=config, **options) as server:
+            yield World(server, up, push, service.url, await first_admin(server))
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with world_of(tmp_path) as world:
+        yield world
+
+
+def gated(name="go", text="Ready."):
+    return [Headers(), Role(), Gate(name), Delta(text), Finish(), Done()]
+
+
+async def waiting(api, run_id):
+    """Wait until a run waits for its person."""
+    async with asyncio.timeout(LONG):
+        while not (await api.run(run_id))["needs_approval"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def run(api, text="Go", model="up/m", session=""):
+    session = session or await api.new_session()
+    return session, await api.settled(await api.start(session, text, model))
+
+
+@requirement("push.once", "push.private")
+async def test_every_browser_is_told_once_that_an_answer_is_ready(world):
+    """In words that only it can read, and without those of the chat; signed with the key that the page was given."""
+    async with browser(world.server, world.ada) as client:
+        key = (await Native(client).get("/api/notifications"))["key"]
+        await world.subscribe(client, "laptop", "phone", "phone")
+        world.up.enqueue(answer("A secret."))
+        session, _ = await run(Native(client), "Another secret")
+        told = {pushed.device: pushed for pushed in [await world.push.next() for _ in range(2)]}
+        kept = [row for row in world.server.stored()["documents"] if "push_key" in row]
+
+    assert {"laptop", "phone"} == set(told)
+    assert {"type": "run.completed", "session": session, "language": "en"} == told["phone"].message
+    assert "aes128gcm" == told["phone"].headers["content-encoding"]
+    assert told["phone"].headers["topic"] == told["laptop"].headers["topic"]
+    assert len(told["phone"].headers["topic"]) <= 32
+    assert (key, world.url) == (told["phone"].claims["key"], told["phone"].claims["aud"])
+    assert world.push.arrived.empty()
+    assert [{"sealed"}] == [set(json.loads(cell)) for row in kept for cell in row if "sealed" in str(cell)]
+
+
+@requirement("push.private")
+async def test_the_words_of_a_chat_are_in_a_notification_if_its_person_chose_that(world):
+    """They are on a screen that is locked then."""
+    async with browser(world.server, world.ada) as client:
+        await client.request("PUT", "/api/notifications", json={"shows_text": True})
+        await world.subscribe(client, "phone")
+        world.up.enqueue(answer("Long. " * 200))
+        await run(Native(client), "What is a tide?")
+        message = (await world.push.next()).message
+
+    assert ("What is a tide?", ("Long. " * 200)[:200]) == (message["title"], message["text"])
+
+
+@requirement("push.wanted")
+async def test_nobody_is_told_of_what_was_seen_stopped_or_muted(world):
+    """The page marks what it shows; a stop is no news to who has pressed it. Only a failure comes, last."""
+    async with browser(world.server, world.ada) as client:
+        api = Native(client)
+        await world.subscribe(client, "phone")
+        muted, seen, stopped = [await api.new_session() for _ in range(3)]
+        await client.request("PUT", f"/api/sessions/{muted}/seen", json={"notify": "none"})
+        for each in (muted, seen):
+            world.up.enqueue(answer("Done."))
+            await run(api, session=each)
+            if each == seen:
+                await client.request("PUT", f"/api/sessions/{each}/seen", json={"seen": 2**40})
+        world.up.enqueue([Headers(), Role(), Delta("Half"), Hang()])
+        hanging = await api.start(stopped, "Go", "up/m")
+        (await api.shown(hanging, "Half")).close()
+        await api.stop(hanging)
+        await client.request("PUT", "/api/notifications", json={"notify": "needs_you"})
+        world.up.enqueue(answer("Not wanted in general."), [Headers(), Role(), Delta("Half"), Cut()])
+        await run(api)
+        failed, _ = await run(api)
+        pushed = await world.push.next()
+        await world.all_delivered()
+
+    assert ("run.failed", failed) == (pushed.message["type"], pushed.message["session"])
+    assert world.push.arrived.empty()
+
+
+@requirement("push.gone")
+async def test_a_browser_that_is_gone_is_forgotten_and_one_that_fails_is_told_again(world):
+    """The other one gets its message once."""
+    async with browser(world.server, world.ada) as client:
+        api = Native(client)
+        world.push.statuses = {"gone": [410], "busy": [503, 429, 201]}
+        await world.subscribe(client, "gone", "busy", "well")
+        world.up.enqueue(answer("Done."))
+        await run(api)
+        told = [(await world.push.next()).device for _ in range(5)]
+        kept = [each["name"] for each in (await api.get("/api/notifications"))["devices"]]
+
+    assert sorted(["gone", "busy", "busy", "busy", "well"]) == sorted(told)
+    assert ["busy", "well"] == kept
+
+
+@requirement("push.once")
+async def test_a_run_that_goes_on_when_a_browser_is_added_is_told_of_after_a_crash_too(world):
+    """Who asks to be told is waiting for something, and a deploy must not forget it."""
+    async with browser(world.server, world.ada) as client:
+        api = Native(client)
+        world.up.enqueue(gated())
+        session = await api.new_session()
+        await api.start(session, "Go", "up/m")
+        await world.up.next_request()
+        await world.subscribe(client, "phone")
+    await world.server.kill9()
+    await world.server.restart()
+    pushed = await world.push.next()
+
+    assert ("run.interrupted", session) == (pushed.message["type"], pushed.message["session"])
+
+
+@requirement("push.once", "push.wanted")
+async def test_a_question_is_told_once_unless_a_page_has_shown_it(tmp_path):
+    """A page that is looked at says so, and the phone stays quiet."""
+    async with world_of(tmp_path, CONFIG + AGENT) as world, browser(world.server, world.ada) as client:
+        api = Native(client)
+        await world.subscribe(client, "phone")
+        await client.request("PUT", "/api/notifications", json={"notify": "needs_you"})
+        world.up.enqueue(ASKS, ASKS)
+        session, looked_at = [await api.new_session() for _ in range(2)]
+        for each in (session, looked_at):
+            await waiting(api, await api.start(each, "Go", "agent/asks"))
+            if each == looked_at:
+                await client.request("PUT", f"/api/sessions/{each}/seen", json={"told": 2**40})
+        pushed = await world.push.next()
+        for each in (session, looked_at):
+            await api.stop((await api.session(each))["active_run"]["id"])
+        await world.all_delivered()
+
+    assert ("run.waiting", session) == (pushed.message["type"], pushed.message["session"])
+    assert world.push.arrived.empty()
+
+
+@requirement("push.addresses")
+@pytest.mark.parametrize(
+    "url", ["http://example.com/push", "https://127.0.0.1/push", "https://localhost/", "https://a@example.com/", "push"]
+)
+async def test_an_address_inside_is_refused(tmp_path, url):
+    """Else everybody with an account could call what only the server can reach."""
+    async with world_of(tmp_path, "") as world, browser(world.server, world.ada) as client:
+        device = {**world.push.subscription("https://push", "x"), "endpoint": url}
+        answers = [
+            await client.post("/api/notifications/devices", device),
+            await client.post("/api/notifications/webhooks", {"url": url}),
+        ]
+        codes = {(await each.json())["error"]["code"] for each in answers}
+        chosen = await Native(client).get("/api/notifications")
+
+    assert [400, 400] == [each.status for each in answers]
+    assert codes <= {"address_refused", "invalid_request"}
+    assert ([], []) == (chosen["devices"], chosen["webhooks"])
+
+
+@requirement("hook.runs")
+async def test_webhooks_of_a_person_and_of_the_operator_are_told_how_runs_end(tmp_path):
+    """A person hears of their own runs, the operator of all; neither reads what was said."""
+    ears = Ears(200)
+    async with Served(ears.app) as listener:
+        config = CONFIG + "\n" + told_to(f"{listener.url}/all", events=["run.completed", "run.failed"])
+        env = {"HOOK": "whsec_aG9sZGZhc3QtaG9sZGZhc3QtaG9sZGZhc3Q="}
+        async with world_of(tmp_path, config, env=env) as world, browser(world.server, world.ada) as client:
+            added = await client.post("/api/notifications/webhooks", {"url": f"{listener.url}/mine"})
+            hook = await added.json()
+            bob = await add_person(world.server, world.ada, "bob")
+            async with browser(world.server, bob) as his:
+                world.up.enqueue(answer("His secret."))
+                await run(Native(his))
+            his_heard = await ears.next()
+            world.up.enqueue([Headers(), Role(), Delta("My secret"), Cut()])
+            session, _ = await run(Native(client))
+            heard = {path: (headers, body) for path, headers, body in [await ears.next(), await ears.next()]}
+            listed = (await Native(client).get("/api/notifications"))["webhooks"]
+            removed = await client.request("DELETE", f"/api/notifications/webhooks/{hook['id']}")
+            again = await client.request("DELETE", f"/api/notifications/webhooks/{hook['id']}")
+
+    mine, all_ = json.loads(heard["/mine"][1]), json.loads(heard["/all"][1])
+    assert ("/all", "run.completed") == (his_heard[0], json.loads(his_heard[2])["type"])
+    assert mine == all_
+    assert "run.failed" == mine["type"]
+    assert (session, "upstream_broke") == (mine["data"]["session_id"], mine["data"]["error"])
+    assert "run.failed" == unwrap(*heard["/mine"], hook["secret"]).type
+    assert b"secret" not in his_heard[2] + heard["/mine"][1] + heard["/all"][1]
+    assert [{name: value for name, value in hook.items() if name != "secret"}] == listed
+    assert (204, 404) == (removed.status, again.status)
