@@ -11,7 +11,8 @@ import msgspec
 from ...events import AnySettlement, ErrorInfo, Failed, Interrupted, Stopped
 from .. import native
 from ..outcome import verdict
-from .responses import Response, ResponseEvent, ResponseFrames, response_id
+from .response_output import ResponseEvent
+from .responses import Response, ResponseFrames, response_id
 
 _encode = msgspec.json.Encoder().encode
 CONFLICT = 409
