@@ -309,6 +309,11 @@ REQUIREMENTS: dict[str, str] = {
         "A summary takes the place of earlier messages in what a model is asked. They stay readable; the summary can "
         "be edited and undone, one that broke off stands for nothing, and a chat that is too long can be summarised."
     ),
+    "files.answers": (
+        "Pictures of an answer are kept like those of people, shown on every API in its own manner, and the model sees"
+        " them again with the next question."
+    ),
+    "ui.browser-drawn": "Pictures of an answer have a name, are saved by one press, and are there after a reload.",
     "files.uploads": (
         "A file can be sent ahead of its message: its type, size, pages and tokens are said, and it is kept for a day. "
         "Only its owner can refer to it."

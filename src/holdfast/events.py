@@ -106,13 +106,10 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage(source="estimated")
 
 
-# How a run ended. Each ending has only the fields that are true of it.
-
-
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
-    """How a run ended: exactly one of the five classes below. `text` is all of the visible text.
+    """How a run ended: exactly one of the five classes below, each with only the fields that are true of it.
 
-    `outcome` names the class. A type checker narrows by it: with `"failed"` there is an `error`.
+    `text` is all of the visible text. `outcome` names the class, by which a type checker narrows it.
     """
 
     outcome: ClassVar[Outcome]
@@ -174,9 +171,6 @@ class Interrupted(Settlement, frozen=True, kw_only=True, tag="interrupted"):
 AnySettlement: TypeAlias = Completed | Truncated | Stopped | Failed | Interrupted
 
 
-# The events of a log.
-
-
 class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="run.started"):
     """The first event of every run."""
 
@@ -204,6 +198,13 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
     text: str
     choice: int = 0
     earlier: bool = False
+
+
+class Picture(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="picture"):
+    """A picture of the answer: a `data:` URL, unless the provider has sent an address."""
+
+    url: str
+    choice: int = 0
 
 
 class ToolDelta(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool.delta"):
@@ -428,6 +429,7 @@ Event: TypeAlias = (
     RunStarted
     | Text
     | Reasoning
+    | Picture
     | ToolDelta
     | ToolCall
     | ToolStarted
@@ -454,7 +456,7 @@ Question: TypeAlias = ApprovalRequested | OutcomeRequested
 Answered: TypeAlias = ApprovalDecided | OutcomeDecided
 """The answer of a person."""
 
-SPOKEN = frozenset({Text, Reasoning, ToolDelta, ToolCall, ProviderData})
+SPOKEN = frozenset({Text, Reasoning, Picture, ToolDelta, ToolCall, ProviderData})
 """Events that are part of an answer. The first of them means that the model has begun to answer."""
 
 ANSWERS = SPOKEN - {Reasoning}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.errors import ProviderError, Unsupported
-from holdfast.events import Finish, Notice, Text, Thought, ToolCall, Usage
+from holdfast.events import Finish, Notice, Picture, Text, Thought, ToolCall, Usage
 from holdfast.server.config.settings import discovered
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.gemini.decoder import GeminiDecoder
@@ -301,12 +301,22 @@ async def test_thoughts_are_counted_as_output_and_told_apart(up, provider):
     assert [Usage(12, 12, "provider", 4, 7)] == [used for used in heard.all(Usage) if used.source == "provider"]
 
 
-async def test_pictures_are_left_out_with_a_notice(up, provider):
-    """They cannot be passed on."""
-    picture = {"inlineData": {"mimeType": "image/png", "data": PNG}}
-    heard = await play(up, provider, BEGIN + response(picture) + end())
+async def test_a_picture_is_one_of_the_answer_and_sound_is_left_out_with_a_notice(up, provider):
+    """What the bytes are counts, not what they are called. A picture of a thought is none of the answer."""
+    picture = {"inlineData": {"mimeType": "image/jpeg", "data": PNG}}
+    sound = {"inlineData": {"mimeType": "audio/wav", "data": "UklGRgAAAABXQVZF"}}
+    heard = await play(up, provider, BEGIN + response(picture) + response({**picture, "thought": True}) + end())
+    spoken = await play(up, provider, BEGIN + response(sound) + end())
 
-    assert (PLAYED.text, "content_left_out") == (heard.text, heard.all(Notice)[-1].code)
+    assert ([Picture(f"data:image/png;base64,{PNG}")], []) == (heard.all(Picture), heard.all(Notice))
+    assert (PLAYED.text, "content_left_out") == (spoken.text, spoken.all(Notice)[-1].code)
+
+
+async def test_pictures_are_asked_for(up, provider):
+    """Not every model answers with them by itself."""
+    asked = body(modalities=["text", "image"])
+
+    assert ["TEXT", "IMAGE"] == asked["generationConfig"]["responseModalities"]
 
 
 async def test_a_wrong_key_is_no_fault_of_the_request(up, provider):

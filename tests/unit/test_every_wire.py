@@ -23,6 +23,7 @@ from holdfast.events import (
     Failed,
     Interrupted,
     Notice,
+    Picture,
     Reasoning,
     RunStarted,
     Settled,
@@ -141,6 +142,8 @@ def aside(rng: random.Random) -> list[Event]:
         rng.choice(
             [
                 Notice("retry", phrase(rng)),
+                Picture("data:image/png;base64,iVBORw0KGgo=", rng.choice([0, 0, 1])),
+                Picture("https://pictures.test/1.png"),
                 Usage(1, 2),
                 ToolProgress("call_1", phrase(rng), 0.5),
                 ApprovalRequested("apr_1", "add", "{}"),

@@ -564,6 +564,7 @@ def test_a_call_of_a_custom_tool_keeps_its_name_and_its_text():
     [
         ({"audio": {"id": "a", "transcript": "Hello"}}, "audio"),
         ({"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}, "pictures"),
+        ({"images": [{"type": "image_url", "image_url": {"url": "javascript:alert(1)"}}]}, "pictures"),
         ({"content": [{"type": "image_url", "image_url": {"url": "data:"}}]}, "pictures"),
         ({"reasoning": "I draw.", "images": [{}]}, "pictures"),
     ],

@@ -24,6 +24,8 @@ PICTURES: Mapping[str, tuple[bytes, ...]] = {
     "image/webp": (b"RIFF",),
 }
 """The first bytes of a picture of each type. SVG is a text, which can contain scripts."""
+_WEBP = "image/webp"
+"""Sound and video can begin with the same four bytes."""
 ENDINGS: Mapping[str, str] = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -70,7 +72,7 @@ class Inline(NamedTuple):
 def type_of(data: bytes) -> str | None:
     """Return the media type of a file; None if it is none that is taken."""
     for type, beginnings in PICTURES.items():
-        if data.startswith(beginnings):
+        if data.startswith(beginnings) and (type != _WEBP or data[8:12] == b"WEBP"):
             return type
     if data.startswith(b"%PDF-"):
         return PDF
@@ -123,6 +125,16 @@ def read_inline(url: str) -> Inline | None:
         return Inline(type, base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
         return None
+
+
+def picture_url(url: str) -> str | None:
+    """Return the URL of a picture with the type that its bytes have; None if it is no picture that can be shown."""
+    if url.startswith(("https://", "http://")):
+        return url
+    if (found := read_inline(url)) is None:
+        return None
+    type = type_of(found.data)
+    return inline_url(type, found.data) if type is not None and type in PICTURES else None
 
 
 def inline_url(type: str, data: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from .kinds import (
 )
 from .pdf import Pdfs
 
-__all__ = ["Inspected", "Reader", "Takes", "has_files", "wrapped"]
+__all__ = ["Inspected", "Reader", "Takes", "has_drawn", "has_files", "shown_again", "wrapped"]
 
 _TAG = "file"
 _CHARACTERS_OF_A_TOKEN = 4
@@ -147,6 +147,54 @@ READ_AS = "read_as"
 def has_files(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a message has a file as a data URL."""
     return any(_has_file(message) for message in messages)
+
+
+def has_drawn(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether an answer has pictures."""
+    return any(_drawn(message) for message in messages)
+
+
+def shown_again(messages: Sequence[dict[str, Any]], *, sees: bool) -> list[dict[str, Any]]:
+    """Put the pictures of an answer into the question after it, as models take pictures from people only.
+
+    A model that sees none is told that there were some.
+    """
+    sent: list[dict[str, Any]] = []
+    carried: list[Any] = []
+    for message in messages:
+        if drawn := _drawn(message):
+            carried += drawn if sees else []
+            message = {**message, "content": "\n\n".join(_texts(message)) or _DRAWN}
+        elif message["role"] == "user" and carried:
+            said = message["content"]
+            before, carried = carried, []
+            message = {**message, "content": [*before, *([_text(said)] if isinstance(said, str) else said or ())]}
+        sent.append(message)
+    return sent
+
+
+_DRAWN = "[This answer was pictures.]"
+
+
+def _drawn(message: Mapping[str, Any]) -> list[Any]:
+    match message:
+        case {"role": "assistant", "content": list(parts)}:
+            return [part for part in parts if _is_picture(part)]
+    return []
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    for part in message["content"]:
+        match part:
+            case {"type": "text", "text": str(text)}:
+                yield text
+
+
+def _is_picture(part: Any) -> bool:
+    match part:
+        case {"type": "image_url"}:
+            return True
+    return False
 
 
 def wrapped(name: str, text: str) -> str:

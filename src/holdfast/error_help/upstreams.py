@@ -103,8 +103,8 @@ UPSTREAM_ERRORS = (
     ErrorHelp(
         "unsupported_content",
         "502",
-        "the upstream answered with only audio or pictures, which cannot be passed on",
-        "The model produces no text.",
+        "the upstream answered with only audio, or pictures of an unknown kind, which cannot be passed on",
+        "The model produces neither text nor PNG, JPEG, GIF or WebP pictures.",
         "Use a model that responds in text.",
     ),
     ErrorHelp(

@@ -198,12 +198,13 @@ def answer_message(
     completed = isinstance(settlement, Completed)
     steps = log.steps.settled(_why_unanswered(settlement)) if log.steps is not None else ()
     calls = tuple(call for call in log.tool_calls if call.choice == 0) if completed and not steps else ()
-    if not settlement.text and not calls and not any(step.calls or step.inputs for step in steps):
+    has_acted = calls or any(step.calls or step.inputs for step in steps)
+    if not settlement.text and not log.pictures and not has_acted:
         return None
     return Message(
         id=id,
         role="assistant",
-        content=settlement.text,
+        content=_with_pictures(settlement.text, log.pictures),
         parent_id=parent_id,
         run_id=run_id,
         model=log.answered_by or model,
@@ -217,6 +218,14 @@ def answer_message(
         edited=edited,
         created_at=at,
     )
+
+
+def _with_pictures(text: str, pictures: Sequence[str]) -> str | list[Any]:
+    """Return the content of an answer: its text, or parts if it has pictures."""
+    if not pictures:
+        return text
+    shown = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
+    return [{"type": "text", "text": text}, *shown] if text else shown
 
 
 def _why_unanswered(settlement: Settlement) -> str:

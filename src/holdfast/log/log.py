@@ -13,6 +13,7 @@ from ..errors import ResumeGap, RunSettled
 from ..events import (
     LegStarted,
     Notice,
+    Picture,
     Reasoning,
     RunStarted,
     Settled,
@@ -87,6 +88,8 @@ class Log:
         self.retries = 0
         """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
+        self.pictures: list[str] = []
+        """The addresses of the pictures of the answer."""
         self.steps: Steps | None = None
         """The steps of an agent; None if the run is not an agent."""
         self.sealed = False
@@ -269,6 +272,8 @@ class Log:
                 self.usage = event
             elif type(event) is ToolCall:
                 self.tool_calls.append(event)
+            elif type(event) is Picture and not event.choice:
+                self.pictures.append(event.url)
             elif type(event) is Notice:
                 self.answered_by = event.model or self.answered_by
                 self.retries += event.code == "retry"

@@ -103,7 +103,8 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
 
 def _is_silent(log: Log, intake: Intake) -> bool:
     """Return whether no answer came, neither here nor on a node that had the run before."""
-    return not intake.has_answered and not log.tool_calls and (not log.text or log.text.isspace())
+    is_wordless = not log.text or log.text.isspace()
+    return not intake.has_answered and not log.tool_calls and not log.pictures and is_wordless
 
 
 def _by_finish(

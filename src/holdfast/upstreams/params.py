@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..errors import Unsupported
 from ..fields import PASSED_ON, USED, Kinds, Rule, Shape, Table, harmless, refusal, refused, used
@@ -10,7 +11,7 @@ from ..prompt import Prompt
 from ..prompt.openai_shape import OUR_OWN, prompt_of
 from . import ChatRequest
 
-__all__ = ["ONLY_OPENAIS", "checked_prompt", "message_rules", "part_rules"]
+__all__ = ["ONLY_OPENAIS", "WITH_PICTURES", "checked_prompt", "message_rules", "part_rules", "wants_pictures"]
 
 _CHEAPER = harmless("It only makes an answer cheaper.")
 
@@ -24,6 +25,20 @@ ONLY_OPENAIS: Table = {
     "stream_options": harmless("The answer is always streamed with its usage."),
 }
 """Parameters that only OpenAI's service uses. Without them, the answer of another service is the same."""
+
+WITH_PICTURES = refused(
+    "Only text and pictures can be passed on.", ["text"], ["image"], ["text", "image"], ["image", "text"]
+)
+"""What becomes of `modalities` where a model can answer with pictures."""
+
+
+def wants_pictures(params: Mapping[str, Any]) -> bool:
+    """Return whether a checked request asks for pictures."""
+    match params:
+        case {"modalities": [*kinds]}:
+            return "image" in kinds
+    return False
+
 
 _OURS = {**dict.fromkeys(OUR_OWN, USED), "cache_control": _CHEAPER}
 _ORDER = harmless("The order of the calls determines it.")

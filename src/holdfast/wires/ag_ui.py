@@ -23,6 +23,7 @@ from ..events import (
     Interrupted,
     LegStarted,
     Notice,
+    Picture,
     Question,
     Reasoning,
     RunStarted,
@@ -128,6 +129,9 @@ class AgUiEvents:
             yield from self._end(event.settlement)
         elif isinstance(event, LegStarted):
             yield {"type": "CUSTOM", "name": "holdfast.leg.started", "value": native.seam(event)}
+        elif isinstance(event, Picture):
+            if event.choice == 0:
+                yield {"type": "CUSTOM", "name": "holdfast.picture", "value": {"url": event.url}}
         elif isinstance(event, (Notice, ToolProgress, Steered, Question, Answered)):
             yield {"type": "CUSTOM", "name": f"holdfast.{event.__struct_config__.tag}", "value": _fields(event)}
 

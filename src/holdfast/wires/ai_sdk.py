@@ -21,6 +21,7 @@ from ..events import (
     LegStarted,
     Notice,
     OpenCall,
+    Picture,
     Question,
     Reasoning,
     RunStarted,
@@ -58,6 +59,13 @@ def ui_finish_reason(settled: Settlement) -> str:
         return "other"
     reason = finish_reason(settled)
     return _REASONS.get(reason, reason)
+
+
+def media_type(url: str) -> str:
+    """Return the media type of a data URL; `image/*` for any other URL."""
+    if url.startswith("data:"):
+        return url.removeprefix("data:").partition(",")[0].partition(";")[0] or "text/plain"
+    return "image/*"
 
 
 def run_metadata(settled: Settlement, run: str) -> _Part:
@@ -122,6 +130,8 @@ class PartStream:
                 return [*self._begin("text"), {"type": "text-delta", "id": self._block, "delta": event.text}]
             case Reasoning():
                 return [*self._begin("reasoning"), {"type": "reasoning-delta", "id": self._block, "delta": event.text}]
+            case Picture(url=url):
+                return [*self._begin(None), {"type": "file", "mediaType": media_type(url), "url": url}]
             case ToolDelta(kind="custom"):
                 return []  # shown when complete: its text is not JSON
             case ToolDelta():

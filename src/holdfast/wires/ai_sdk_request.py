@@ -10,6 +10,7 @@ import msgspec
 
 from ..errors import BadRequest
 from ..history import Message
+from .ai_sdk import media_type
 
 _Part = dict[str, Any]
 _Content = str | list[dict[str, Any]]
@@ -207,7 +208,7 @@ def _add_answer(turn: dict[str, Any], message: Message) -> None:
     if message.reasoning:
         parts.append({"type": "reasoning", "text": message.reasoning, "state": "done"})
     if message.content:
-        parts += [{**part, "state": "done"} for part in _parts(message.content)]
+        parts += [{**part, "state": "done"} if "text" in part else part for part in _parts(message.content)]
     for call in message.tool_calls:
         parts.append(
             {
@@ -243,14 +244,7 @@ def _ui_part(part: Any) -> _Part | None:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}
         case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return {"type": "file", "mediaType": _media_type(url), "url": url}
+            return {"type": "file", "mediaType": media_type(url), "url": url}
         case {"type": "file", "file": {"file_data": str(url), "filename": str(name)}}:
-            return {"type": "file", "mediaType": _media_type(url), "url": url, "filename": name}
+            return {"type": "file", "mediaType": media_type(url), "url": url, "filename": name}
     return None
-
-
-def _media_type(url: str) -> str:
-    """Return the media type of a data URL; `image/*` for any other URL."""
-    if url.startswith("data:"):
-        return url.removeprefix("data:").partition(",")[0].partition(";")[0] or "text/plain"
-    return "image/*"

@@ -18,6 +18,7 @@ from ..events import (
     Event,
     Failed,
     Interrupted,
+    Picture,
     Reasoning,
     Settled,
     Stopped,
@@ -284,6 +285,8 @@ class OllamaLines:
             yield self._piece(event.text)
         elif isinstance(event, Reasoning) and event.choice == 0:
             yield self._piece("", thinking=event.text)
+        elif isinstance(event, Picture) and event.choice == 0:
+            yield self._piece("", images=[event.url.partition(";base64,")[2] or event.url])
         elif isinstance(event, ToolCall) and event.choice == 0 and not event.own and self._is_chat:
             yield self._piece("", tool_calls=[_called(event)])
         elif isinstance(event, Settled):
@@ -331,7 +334,16 @@ class OllamaLines:
             joined["thinking"] = thoughts
         if calls := [call for each in messages if "tool_calls" in each for call in each["tool_calls"]]:
             joined["tool_calls"] = calls
+        if images := [image for each in messages for image in _images(each)]:
+            joined |= {"images": images}
         return {**last, "message": {**last["message"], **joined}} if self._is_chat else {**last, **joined}
+
+
+def _images(piece: dict[str, Any]) -> list[str]:
+    match piece:
+        case {"images": list(images)}:
+            return images
+    return []
 
 
 def _called(call: ToolCall) -> dict[str, Any]:

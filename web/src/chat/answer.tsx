@@ -2,6 +2,7 @@
 import { Brain, ChevronRight, FoldVertical, GitFork, Play, RefreshCw, ScanSearch, TriangleAlert } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import { compactAndSend } from "../context/state";
+import { picturesOf } from "../files/attached";
 import { Questions } from "../questions";
 import type { Conversation, Ending } from "../state/conversation";
 import { continueAnswer, forkAt, regenerate } from "../state/current";
@@ -26,6 +27,7 @@ import { WhatToDo } from "./what-to-do";
 
 /** A message did not fit into the model's window. */
 const TOO_LONG = "context_length_exceeded";
+const PICTURES = () => import("../files/answer-pictures");
 const ANSWER_EDIT = () => import("../versions/answer-edit");
 
 /** What is being said, or else what was said. */
@@ -46,6 +48,7 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
   if (message && isEdited) return <Later load={ANSWER_EDIT} message={message} session={transcript.id} />;
   const parts = message ? [...earlier, message] : earlier;
   const reasoning = [...parts.map((part) => part.reasoning), live?.reasoning].filter(Boolean).join("\n\n");
+  const pictures = [...parts.flatMap(({ content }) => picturesOf(content)), ...(live?.pictures ?? [])];
   return (
     <article
       class={`message answer ${live ? "is-live" : ""}`}
@@ -68,6 +71,7 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
         isGoingOn={live !== null}
         waiting={new Set(live?.open.map(({ asked }) => asked.call))}
       />
+      {pictures.length > 0 && <Later key="pictures" load={PICTURES} urls={pictures} session={transcript.id} />}
       {said.live ? (
         <GoingOn key="going-on" live={said.live} transcript={transcript} />
       ) : (
@@ -79,7 +83,7 @@ export function Answer({ transcript, results, earlier, ...said }: AnswerProps) {
 
 function GoingOn({ live, transcript }: { live: LiveRun; transcript: Conversation }) {
   live.version.value;
-  const isSilent = !live.text && !live.reasoning && !live.tools.length;
+  const isSilent = !live.text && !live.reasoning && !live.tools.length && !live.pictures.length;
   const waits = live.notices.filter(({ code }) => code !== "new_turn"); // the response shows where it was continued
   return (
     <>

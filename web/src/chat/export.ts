@@ -1,5 +1,6 @@
 /** A session as a file. It is made here, and goes nowhere but to the reader's disk. */
 import { api } from "../api";
+import { picturesOf } from "../files/attached";
 import { complain, toast } from "../state/toasts";
 import type { OpenSession } from "../types";
 import { copyText } from "../ui/copy";
@@ -51,7 +52,12 @@ export function asMarkdown(session: OpenSession): string {
 function told({ message, earlier }: Shown): string {
   const who = message.role === "user" ? t().you : modelsOf([...earlier, message]).join(", ") || message.role;
   const ending = tellOutcome(message.outcome, null);
-  const marks = [message.edited ? t().editedByPerson : "", ending?.label ?? ""].filter(Boolean);
+  const pictures = [...earlier, message].flatMap(({ content }) => picturesOf(content));
+  const marks = [
+    ...pictures.map(() => t().imageAlt),
+    message.edited ? t().editedByPerson : "",
+    ending?.label ?? "",
+  ].filter(Boolean);
   return [`## ${who}`, joinedText([...earlier, message]), ...marks.map((mark) => `*${mark}.*`)].join("\n\n");
 }
 

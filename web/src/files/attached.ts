@@ -43,6 +43,12 @@ export function pictureOf(part: Part): string {
   return typeof url === "string" && (url.startsWith("data:image/") || url.startsWith(REFERENCE)) ? url : "";
 }
 
+/** The addresses of the pictures of an answer, also of those that are elsewhere. */
+export function picturesOf(content: Content | null): string[] {
+  if (content === null || typeof content === "string") return [];
+  return content.flatMap((part) => (part.type === "image_url" && part.image_url?.url) || []);
+}
+
 export function fileOf(part: Part): FileOfMessage | null {
   const file = part.type === "file" ? part.file : null;
   return file && typeof file.file_data === "string" ? { name: String(file.filename ?? ""), url: file.file_data } : null;

@@ -1,14 +1,13 @@
 /** A file of a message: its text, as it is, and a way to save it. Nothing of it is ever shown as a page. */
 
 import { Download } from "lucide";
-import { api } from "../api";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
-import { REFERENCE } from "../ui/picture";
 import { save } from "../ui/save";
 import { t } from "../words";
 import type { FileOfMessage } from "./attached";
+import { blobOf } from "./blob";
 
 interface PreviewProps {
   file: FileOfMessage;
@@ -53,15 +52,8 @@ export default function Preview({ file, session, onClose }: PreviewProps) {
 }
 
 async function fetched({ url }: FileOfMessage, session: string | null): Promise<Fetched> {
-  const blob = url.startsWith(REFERENCE)
-    ? await api.picture(session ?? "", url.slice(REFERENCE.length))
-    : fromDataUrl(url);
+  const blob = await blobOf(url, session);
   return { blob, text: await textOf(blob) };
-}
-
-function fromDataUrl(url: string): Blob {
-  const bytes = Uint8Array.from(atob(url.slice(url.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
-  return new Blob([bytes]);
 }
 
 /** The text of a file in UTF-8 or UTF-16; null if it is none. */

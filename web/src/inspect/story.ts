@@ -94,6 +94,8 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       return { kind: "approval", label: story.steered, detail: event.text };
     case "run.settled":
       return { kind: "end", label: story.finished, detail: t().outcomes[event.settlement.outcome] };
+    case "picture":
+      return { kind: "tool", label: t().imageAlt, detail: "" };
     case "snapshot":
     case "provider.data":
       return { kind: "notice", label: event.type, detail: "" };

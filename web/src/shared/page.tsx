@@ -5,18 +5,21 @@ import { Reasoning, Waiting } from "../chat/answer";
 import { textOf } from "../chat/content";
 import { tellOutcome } from "../chat/outcome";
 import { joined, Segments, segmentsOf } from "../chat/segments";
+import { picturesOf } from "../files/attached";
 import { AttachedFiles } from "../files/shown";
 import type { LiveRun } from "../state/live";
 import "../styles/shared.css";
 import type { Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { Empty } from "../ui/empty";
+import { Later } from "../ui/later";
 import { Toasts } from "../ui/toasts";
 import { t } from "../words";
 import { s } from "../words/sharing";
 import { LinkedSession } from "./linked-session";
 
 const NEAR_THE_END = 120;
+const PICTURES = () => import("../files/answer-pictures");
 
 export function show(root: HTMLElement): void {
   render(<SharedPage token={location.pathname.split("/")[2] ?? ""} />, root);
@@ -105,7 +108,7 @@ function Said({ session, messages }: { session: LinkedSession; messages: Message
         .filter((message) => message !== continued)
         .map((message) =>
           message.role === "assistant" ? (
-            <SharedAnswer key={message.id} message={message} results={results} live={null} />
+            <SharedAnswer key={message.id} message={message} results={results} live={null} path={session.path} />
           ) : message.role === "user" ? (
             <SharedQuestion key={message.id} message={message} session={session} />
           ) : (
@@ -118,6 +121,7 @@ function Said({ session, messages }: { session: LinkedSession; messages: Message
           message={continued ?? null}
           results={results}
           live={live}
+          path={session.path}
           model={session.view.value?.active_run?.model}
         />
       )}
@@ -162,11 +166,13 @@ interface SharedAnswerProps {
   message: Message | null;
   results: ReadonlyMap<string, Message>;
   live: LiveRun | null;
+  path: string;
 }
 
-function SharedAnswer({ message, results, live, model }: SharedAnswerProps) {
+function SharedAnswer({ message, results, live, path, model }: SharedAnswerProps) {
   const reasoning = [message?.reasoning, live?.reasoning].filter(Boolean).join("\n\n");
   const parts = [...(message ? [segmentsOf(message, results)] : []), ...(live ? [live.segments] : [])];
+  const pictures = [...picturesOf(message?.content ?? null), ...(live?.pictures ?? [])];
   const told = live ? null : tellOutcome(message?.outcome ?? null, null);
   return (
     <article
@@ -178,6 +184,7 @@ function SharedAnswer({ message, results, live, model }: SharedAnswerProps) {
     >
       {reasoning && <Reasoning text={reasoning} isGoingOn={live?.isThinking ?? false} />}
       <Segments segments={joined(parts)} isGoingOn={live !== null} />
+      {pictures.length > 0 && <Later load={PICTURES} urls={pictures} session={path} />}
       {live && !live.text && !live.reasoning && <Waiting notices={[]} />}
       {told && (
         <div class={`outcome ${told.kind}`} role="note">

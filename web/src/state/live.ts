@@ -80,6 +80,8 @@ export class LiveRun {
   reasoning = "";
   /** The answer in the order in which it came about: a chat's has one, an agent's one for each step. */
   segments: Segment[];
+  /** The addresses of its pictures. */
+  pictures: string[] = [];
   #last: Segment = blankSegment();
   /** It works in steps, between which a message can be put in. */
   readonly isAgent = signal(false);
@@ -184,6 +186,9 @@ export class LiveRun {
       case "reasoning.delta":
         this.reasoning += event.text;
         this.isThinking = true;
+        return this.#count();
+      case "picture":
+        this.pictures = [...this.pictures, event.url];
         return this.#count();
       case "tool.delta":
         return this.#toolDelta(event);

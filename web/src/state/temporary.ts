@@ -6,8 +6,8 @@
  */
 import { batch, signal } from "@preact/signals";
 import { ApiError, api, authorization, type IfBusy, isAway, isSignedOut, Unreachable } from "../api";
-import { textOf } from "../chat/content";
-import { attachedOf, givenBack } from "../files/attached";
+import { contentOf, textOf } from "../chat/content";
+import { attachedOf, givenBack, picturePart } from "../files/attached";
 import { TEMPORARY, wouldLose } from "../router";
 import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall } from "../types";
 import { readEvents } from "../ui/event-stream";
@@ -259,7 +259,8 @@ export class TemporaryChat extends Conversation {
 
   #settle(live: LiveRun, settlement: Settlement): void {
     const { id: runId, messageId: id, parentId: parent_id } = live;
-    const { outcome, partial, text: content } = settlement;
+    const { outcome, partial, text } = settlement;
+    const content = contentOf(text, live.pictures.map(picturePart));
     const model = settlement.answered_by ?? live.model;
     const isSaid = content !== "" || live.tools.length > 0;
     const ending = { runId: runId || id, messageId: isSaid ? id : null, parentId: parent_id, model, settlement };

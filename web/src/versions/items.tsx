@@ -29,7 +29,7 @@ export default function Items({ message, first, session, isBusy, askWhy }: Items
   const isRead = reading.value === message.id;
   return (
     <>
-      {isAnswer && !isBusy.value && (
+      {isAnswer && !isBusy.value && typeof message.content === "string" && (
         <MenuItem
           icon={Pencil}
           onClick={() => {

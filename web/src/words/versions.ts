@@ -1,5 +1,6 @@
 /** The words of versions of messages, votes and voice, in each language. They come with what they belong to. */
 import { type Language, t } from ".";
+import { number } from "./count";
 
 const en = {
   editResponse: "Edit response",
@@ -28,6 +29,8 @@ const en = {
     "Your browser turns what you say into text. Some browsers send the sound to their maker for that. Holdfast gets only the text.",
   dictateStart: "Start dictating",
   dictateFailed: (why: string) => `Dictation ended: ${why}`,
+  pictureOfAnswer: (n: number) => `Picture ${number(n)} of the response`,
+  savePicture: (n: number) => `Save picture ${number(n)}`,
 };
 
 export type VersionWords = typeof en;
@@ -60,6 +63,8 @@ const de: VersionWords = {
     "Ihr Browser macht aus Sprache Text. Manche Browser senden den Ton dafür an ihren Hersteller. Holdfast erhält nur den Text.",
   dictateStart: "Diktat starten",
   dictateFailed: (why) => `Das Diktat wurde beendet: ${why}`,
+  pictureOfAnswer: (n) => `Bild ${number(n)} der Antwort`,
+  savePicture: (n) => `Bild ${number(n)} speichern`,
 };
 
 const ar: VersionWords = {
@@ -88,6 +93,8 @@ const ar: VersionWords = {
   dictateHow: "يحوّل متصفحك كلامك إلى نص. ترسل بعض المتصفحات الصوت إلى صانعها لذلك. لا يتلقى Holdfast إلا النص.",
   dictateStart: "بدء الإملاء",
   dictateFailed: (why) => `انتهى الإملاء: ${why}`,
+  pictureOfAnswer: (n) => `الصورة ${number(n)} من الرد`,
+  savePicture: (n) => `حفظ الصورة ${number(n)}`,
 };
 
 const ALL: Record<Language, VersionWords> = { en, de, ar };

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...attachments.reading import Reader, Takes, has_files
+from ...attachments.reading import Reader, Takes, has_drawn, has_files, shown_again
 from ...errors import ModelNotFound
 from ...upstreams import Providers
 from ...upstreams.facts import facts_of
@@ -24,9 +24,13 @@ class ModelFiles:
 
     async def shown(self, messages: Sequence[dict[str, Any]], model: str) -> list[dict[str, Any]]:
         """Return messages with their files in the form that the model reads."""
-        if not has_files(messages):
+        has_pictures = has_drawn(messages)
+        if not has_pictures and not has_files(messages):
             return list(messages)
-        return await self._reader.shown(messages, await self._takes(model))
+        takes = await self._takes(model)
+        if has_pictures:
+            messages = shown_again(messages, sees=takes.pictures is not False)
+        return await self._reader.shown(messages, takes)
 
     async def _takes(self, model: str | None) -> Takes:
         if model is None:

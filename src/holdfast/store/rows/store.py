@@ -111,7 +111,8 @@ class RowStore(ABC):
         now: float,
     ) -> AnySettlement | None:
         """Record how a run ended: compare-and-set."""
-        ended = await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, message, now))
+        split = await parted(() if message is None else (message,))
+        ended = await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, split, now))
         self._index_soon()
         return ended
 

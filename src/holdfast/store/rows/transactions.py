@@ -161,9 +161,10 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         return started
 
     def settle(
-        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, message: Message | None, now: float
+        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, left: Parted, now: float
     ) -> Querying[AnySettlement | None]:
-        """Record how a run ended: compare-and-set."""
+        """Record how a run ended: compare-and-set. `left` has its message, if it leaves one."""
+        message = next(iter(left.messages), None)
         run = yield from self._run_to_change(run_id)
         if run is None or run.epoch != epoch or run.status == "queued":
             return None
@@ -175,6 +176,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
             yield "settle_run", _settled(run_id, seq, settlement, now)
             return settlement
         it = yield from self._require_session(run.session_id)
+        yield from self._keep_files(it, left)
         yield from self._leave(it, run, message)
         it.touch(now)
         yield "settle_run", _settled(run_id, seq, settlement, now)
@@ -267,7 +269,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         yield "forget_key_of_run", {"id": run_id}
         if run.status == "queued":
             return (yield from self.drop_queued(run_id, settlement, now))
-        yield from self.settle(run_id, run.epoch, 1, settlement, None, now)
+        yield from self.settle(run_id, run.epoch, 1, settlement, Parted((), {}), now)
         return (yield from self.run(run_id))
 
     def delete_run(self, run_id: str) -> Querying[bool]:

@@ -31,12 +31,16 @@ class _Call(msgspec.Struct, gc=False):
     args: Any = None
 
 
+class _Inline(msgspec.Struct, gc=False):
+    data: str = ""
+
+
 class _Part(msgspec.Struct, gc=False, rename="camel"):
     text: str | None = None
     thought: bool = False
     thought_signature: str | None = None
     function_call: _Call | None = None
-    inline_data: Any = None
+    inline_data: _Inline | None = None
 
 
 class _Content(msgspec.Struct, gc=False):
@@ -116,7 +120,9 @@ class GeminiDecoder(DialectDecoder):
             self.say(part.text, events)
         elif part.function_call is not None:
             self._take_call(part.function_call, part.thought_signature, events)
-        elif part.inline_data:
+        elif part.inline_data is None or part.thought:
+            return
+        elif not self.show_picture(f"data:;base64,{part.inline_data.data}", events):
             self.leave_out("pictures or sound")
 
     def _take_call(self, called: _Call, signature: str | None, events: list[Yielded]) -> None:

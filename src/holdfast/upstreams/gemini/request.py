@@ -36,7 +36,7 @@ from ...prompt import (
     ToolSpec,
 )
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
+from ..params import ONLY_OPENAIS, WITH_PICTURES, checked_prompt, message_rules, part_rules, wants_pictures
 from ..parts import (
     arguments_object,
     assistant_text,
@@ -85,7 +85,7 @@ PARAMS: Table = {
     "user": harmless("It identifies the user to OpenAI."),
     # not supported by Gemini, or not passed on
     "audio": refused("Only text can be passed on."),
-    "modalities": refused("Only text can be passed on.", ["text"]),
+    "modalities": WITH_PICTURES,
     "logit_bias": refused("Gemini takes no bias.", {}),
     "logprobs": _NO_LOGPROBS,
     "top_logprobs": _NO_LOGPROBS,
@@ -150,6 +150,8 @@ def _config(prompt: Prompt, version: tuple[int, int], thoughts: bool) -> _Block:
         if name in params:
             value = params[name]
             config[own] = [value] if own == "stopSequences" and isinstance(value, str) else value
+    if wants_pictures(params):
+        config |= {"responseModalities": ["TEXT", "IMAGE"]}
     schema = schema_of(prompt.format, _WHO)
     if schema is not None:
         config |= {"responseMimeType": "application/json"} | ({"responseJsonSchema": schema} if schema else {})

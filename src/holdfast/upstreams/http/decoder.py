@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
+from ...attachments.kinds import picture_url
 from ...errors import ProviderBroke, ProviderError
 from ...events import (
     FAILED,
@@ -28,6 +29,7 @@ from ...events import (
     Finish,
     Notice,
     OpenCall,
+    Picture,
     Reasoning,
     Text,
     ToolCall,
@@ -295,6 +297,14 @@ class DialectDecoder:
     def spend(self, size: int) -> None:
         """Count stored data against `max_text`."""
         self._room -= size
+
+    def show_picture(self, url: Any, events: list[Yielded], choice: int = 0) -> bool:
+        """Emit a picture. False if it is none that can be shown."""
+        shown = picture_url(url) if isinstance(url, str) else None
+        if shown is not None:
+            self.spend(len(shown))
+            events.append(Picture(shown, choice))
+        return shown is not None
 
     def leave_out(self, what: str) -> None:
         """Record content that cannot be passed on, such as an image."""

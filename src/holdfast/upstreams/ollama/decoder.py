@@ -74,8 +74,9 @@ class OllamaDecoder(DialectDecoder):
         for call in message.tool_calls or ():
             function = call.function or _Function()
             self.add_call(call.id, function.name, function.arguments, events)
-        if message.images:
-            self.leave_out("pictures")
+        for image in message.images if isinstance(message.images, list) else ():
+            if not self.show_picture(f"data:;base64,{image}", events):
+                self.leave_out("pictures")
 
     def _take_end(self, line: _Line, events: list[Yielded]) -> None:
         self.over = True

@@ -5,7 +5,8 @@
 - `Finish` is held back until every choice that was asked for has its reason, since the first `Finish` may settle a run.
 - A choice ends with its finish reason, and the answer with `[DONE]`: what follows is ignored.
 - A body may be a whole `chat.completion`, from an upstream that does not stream.
-- Audio and images cannot be passed on. An answer of nothing else has failed; beside text there is a notice.
+- Audio, and pictures of unknown kinds, cannot be passed on. An answer of nothing else has failed; beside text there is
+  a notice.
 
 Cost: nearly all chunks are plain text like the one before, and take the fast path of `plain_chunk`. Their texts are
 emitted as strings, those of one read together.
@@ -210,8 +211,10 @@ class AnswerDecoder(DialectDecoder):
             self._take_call(answer, piece, events)
         if delta.function_call is not None:
             self._take_call(answer, ChunkCall(OLD_CALL, function=delta.function_call), events)
-        if delta.audio or delta.images:
-            answer.left_out = "audio" if delta.audio else "pictures"
+        if delta.audio:
+            answer.left_out = "audio"
+        for image in delta.images if isinstance(delta.images, list) else ():
+            self._take_picture(answer, image, events)
         if delta.annotations or delta.reasoning_details:
             self._take_own(answer, delta, events)
 
@@ -243,6 +246,16 @@ class AnswerDecoder(DialectDecoder):
             elif part.refusal:
                 self._take_text(answer, part.refusal, events, refusal=True)
             elif part.image_url:
+                self._take_picture(answer, {"image_url": part.image_url}, events)
+
+    def _take_picture(self, answer: _Answer, image: Any, events: list[Yielded]) -> None:
+        """Decode a picture, as gateways send them: in a field of the message, or as a part of its content."""
+        match image:
+            case {"image_url": {"url": str(url)}} | {"image_url": str(url)} if self.show_picture(
+                url, events, answer.index
+            ):
+                answer.has_begun = answer.has_content = True
+            case _:
                 answer.left_out = "pictures"
 
     def _take_call(self, answer: _Answer, piece: ChunkCall, events: list[Yielded]) -> None:

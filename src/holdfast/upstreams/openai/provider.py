@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from ...asks.own import OwnPrompt
 from ...errors import AnswerLost, ProviderError, ProviderRefused, Unsupported
 from ...events import LEFT_TO_OTHERS, Outlet
-from ...fields import PASSED_ON, Table, refusal, refused
+from ...fields import PASSED_ON, Table, refusal
 from ...http_client.route import Route
 from .. import ChatRequest, Forwarded
 from ..decoding import MAX_EVENT, MAX_TEXT
@@ -22,6 +22,7 @@ from ..http.address import key_in
 from ..http.provider import HTTPProvider
 from ..http.upstream import Asked, HTTPUpstream, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
+from ..params import WITH_PICTURES
 from ..profiles import Unlisted
 from ..resume_check import SeenEvents, lost
 from .decoder import AnswerDecoder
@@ -29,7 +30,7 @@ from .messages import messages_for
 
 __all__ = ["OpenAICompatible"]
 
-PARAMS: Table = {"modalities": refused("Only text can be passed on.", ["text"])}
+PARAMS: Table = {"modalities": WITH_PICTURES}
 """What becomes of parameters. All others are passed on."""
 
 COMPLETIONS = "/completions"

@@ -1,7 +1,8 @@
 """One answer of OpenAI's Responses API: server-sent events become events of a run.
 
 - A response is made of items: a message (text, or a refusal), a function call, reasoning. Each is added, written in
-  deltas, and done. Items of OpenAI's own tools (web search, code) are left out.
+  deltas, and done. A picture that OpenAI has made is one of the answer;
+  other items of OpenAI's own tools (web search, code) are left out.
 - `response.completed` or `response.incomplete` is the last event of a complete response.
 - Encrypted reasoning is a thought: if OpenAI stores nothing, it requires it with the results of the calls.
 - Each event has a number. A response in the background can be read from any of them on.
@@ -35,6 +36,7 @@ class _Item(msgspec.Struct, gc=False):
     arguments: str | None = None
     input: str | None = None
     encrypted_content: str | None = None
+    result: str | None = None
     summary: list[_Part] | None = None
     content: list[_Part] | None = None
 
@@ -193,6 +195,9 @@ class ResponsesDecoder(DialectDecoder):
             if not self.has_call(index):
                 self._add_item(index, item, events)
             self.end_call(index, (item.input if item.kind == "custom" else item.arguments) or "", events)
+        elif item.type == "image_generation_call" and item.result:
+            if not self.show_picture(f"data:;base64,{item.result}", events):
+                self.leave_out("pictures")
         elif item.type == "reasoning" and item.encrypted_content:
             self.spend(len(item.encrypted_content))
             events.append(Thought(_thought(item)))

@@ -36,7 +36,7 @@ from ...prompt import (
 )
 from ...prompt.openai_shape import openai_file, openai_function, openai_part
 from .. import ChatRequest
-from ..params import checked_prompt, message_rules, part_rules
+from ..params import WITH_PICTURES, checked_prompt, message_rules, part_rules, wants_pictures
 from ..parts import content_parts, speaker_first, thoughts_of
 
 __all__ = ["DIALECT", "ENCRYPTED", "MESSAGE_RULES", "PARAMS", "body_in", "wants_encrypted"]
@@ -78,7 +78,7 @@ PARAMS: Table = {
     "stream_options": harmless("The answer is always streamed with its usage."),
     # not supported by Responses, or not passed on
     "audio": refused("Only text can be passed on."),
-    "modalities": refused("Only text can be passed on.", ["text"]),
+    "modalities": WITH_PICTURES,
     "frequency_penalty": refused(_NOT_HERE, 0),
     "presence_penalty": refused(_NOT_HERE, 0),
     "logit_bias": refused(_NOT_HERE, {}),
@@ -173,7 +173,7 @@ def _text(form: Format | Opaque | None, params: _Params) -> dict[str, Any]:
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:
-    tools = [_tool(tool) for tool in prompt.tools]
+    tools = [_tool(tool) for tool in prompt.tools] + [{"type": "image_generation"}] * wants_pictures(prompt.extra)
     choice = {} if prompt.choice is None else {"tool_choice": _choice(prompt.choice)}
     return ({"tools": tools} if tools else {}) | choice
 

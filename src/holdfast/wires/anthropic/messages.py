@@ -22,6 +22,7 @@ from ...events import (
     Failed,
     Interrupted,
     Notice,
+    Picture,
     ProviderData,
     Reasoning,
     RunStarted,
@@ -180,6 +181,8 @@ class Blocks:
             if piece is not None:
                 self._unanswered.add(piece.id)
                 yield from self._add(f"call {piece.id}", piece)
+        elif isinstance(event, Picture) and event.choice == 0:
+            yield from self._add(_BLOCK, {"type": "content_block", "content_block": _image(event.url)})
         elif isinstance(event, ProviderData) and event.dialect == "anthropic":
             yield from self._add(_key_of(event.data), event.data)
         elif isinstance(event, ToolResult):
@@ -251,6 +254,13 @@ _BLOCK = "block"
 def _key_of(data: dict[str, Any]) -> str:
     """Return the key of the block that Anthropic's own data belongs to."""
     return {"signature_delta": "thinking", "citations_delta": "text"}.get(data["type"], _BLOCK)
+
+
+def _image(url: str) -> dict[str, Any]:
+    """Return a picture as a block, in the form that the dialect has for those of people."""
+    type, found, data = url.removeprefix("data:").partition(";base64,")
+    source = {"type": "base64", "media_type": type, "data": data} if found else {"type": "url", "url": url}
+    return {"type": "image", "source": source}
 
 
 def _own_delta(data: dict[str, Any]) -> dict[str, Any] | None:

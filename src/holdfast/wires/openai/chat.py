@@ -15,6 +15,7 @@ from ...events import (
     Failed,
     Interrupted,
     OpenCall,
+    Picture,
     ProviderData,
     Reasoning,
     RunStarted,
@@ -113,6 +114,9 @@ class Chunks:
             self._has_output = True
             # Clients read either name.
             return [self._delta(event.choice, {"reasoning": event.text, "reasoning_content": event.text})]
+        if isinstance(event, Picture):
+            self._has_output = True
+            return [self._delta(event.choice, {"images": [_image(event)]})]
         if isinstance(event, ToolDelta):
             self._has_output = True
             return [self._delta(event.choice, _call_delta(event))]
@@ -153,6 +157,11 @@ class Chunks:
         return self._head + b"," + _encode(fields)[1:] + b"\n\n"
 
 
+def _image(event: Picture) -> dict[str, Any]:
+    """Return a picture of an answer as gateways send it: OpenAI's own API has none here."""
+    return {"type": "image_url", "image_url": {"url": event.url}}
+
+
 def _call_delta(event: ToolDelta) -> dict[str, Any]:
     """Return a piece of a call in the shape of its kind."""
     name = {"name": event.name} if event.name else {}
@@ -163,7 +172,7 @@ def _call_delta(event: ToolDelta) -> dict[str, Any]:
     return {"tool_calls": [{"index": event.index, event.kind: written, **begins}]}
 
 
-_OF_A_CHOICE = frozenset({Text, Reasoning, ToolDelta, ProviderData})
+_OF_A_CHOICE = frozenset({Text, Reasoning, Picture, ToolDelta, ProviderData})
 
 
 class ChatAnswer:
@@ -208,17 +217,20 @@ class _Choice:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
+        self._images: list[dict[str, Any]] = []
         self._calls: dict[int, OpenCall] = {}
         self._logprobs: list[Any] = []
         self._own: dict[str, list[Any]] = {}
 
-    def add(self, event: Text | Reasoning | ToolDelta | ProviderData) -> None:
+    def add(self, event: Text | Reasoning | Picture | ToolDelta | ProviderData) -> None:
         if isinstance(event, Text):
             (self._refusal if event.refusal else self._text).append(event.text)
             if event.logprobs is not None:
                 self._logprobs.extend(tokens_of(event.logprobs))
         elif isinstance(event, Reasoning):
             self._reasoning.append(event.text)
+        elif isinstance(event, Picture):
+            self._images.append(_image(event))
         elif isinstance(event, ProviderData):
             for name, values in event.data.items() if event.dialect == "openai" else ():
                 self._own.setdefault(name, []).extend(values)
@@ -233,6 +245,8 @@ class _Choice:
         said["refusal"] = "".join(self._refusal) or None
         if self._reasoning:
             said["reasoning"] = said["reasoning_content"] = "".join(self._reasoning)
+        if self._images:
+            said |= {"images": self._images}
         return {**said, **self._called()} if self._calls else said
 
     def _called(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import AnySettlement, ErrorInfo, Event, Failed, Interrupted, Settled, Text
+from ...events import AnySettlement, ErrorInfo, Event, Failed, Interrupted, Picture, Settled, Text
 from ...fields import PASSED_ON, USED, Shape, Table, harmless, refused, used
 from .. import native, sse
 from ..outcome import finish_reason, verdict
@@ -78,6 +78,9 @@ class TextChunks:
             if isinstance(event, Text):
                 self._has_output = True
                 out.append(self._chunk(event.choice, event.text, logprobs=event.logprobs))
+            elif isinstance(event, Picture):
+                self._has_output = True
+                out.append(self._chunk(event.choice, "", images=[event.url]))
             elif isinstance(event, Settled):
                 out += self._ending(event.settlement)
         return out
@@ -108,8 +111,9 @@ class TextChunks:
         finish: str | None = None,
         logprobs: Any = None,
         extra: dict[str, Any] | None = None,
+        **more: Any,
     ) -> bytes:
-        part = {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": finish}
+        part = {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": finish, **more}
         return sse.data(_encode({**self._head, "choices": [part], **(extra or {})}))
 
 
@@ -124,12 +128,15 @@ class TextAnswer:
         self._run = run
         self._head = _head(run, model, created)
         self._texts: dict[int, list[Text]] = {index: [] for index in range(choices)}
+        self._images: dict[int, list[str]] = {}
 
     def add(self, events: Sequence[Event]) -> None:
         """Add the next events."""
         for event in events:
             if isinstance(event, Text):
                 self._texts.setdefault(event.choice, []).append(event)
+            elif isinstance(event, Picture):
+                self._images.setdefault(event.choice, []).append(event.url)
 
     def body(self, settled: AnySettlement | None) -> dict[str, Any]:
         """Return the object so far."""
@@ -141,6 +148,7 @@ class TextAnswer:
                 "text": "".join(event.text for event in texts),
                 "logprobs": _joined([event.logprobs for event in texts if isinstance(event.logprobs, dict)]),
                 "finish_reason": finish_reason(settled, reason) if settled else None,
+                **({"images": self._images[index]} if index in self._images else {}),
             }
             for (index, texts), reason in zip_longest(by_choice, reasons[: len(by_choice)])
         ]

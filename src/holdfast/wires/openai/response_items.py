@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from ...attachments.kinds import picture_url
 from ...errors import BadRequest
 from ...events import ToolCall
 from ...fields import wrong_field
@@ -77,6 +78,18 @@ class CallOutput(_Item, frozen=True, kw_only=True):
     output: Any = None
 
 
+class MadePicture(_Item, frozen=True, kw_only=True):
+    """A picture that an answer had."""
+
+    result: str | None = None
+    url: str | None = None
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return the picture as content of a message; nothing if the item has only an id."""
+        url = picture_url(f"data:;base64,{self.result}" if self.result else self.url or "")
+        return [] if url is None else [{"type": "image_url", "image_url": {"url": url}}]
+
+
 class Compaction(_Item, frozen=True, kw_only=True):
     """A summary in place of the conversation before it."""
 
@@ -93,7 +106,9 @@ class Reference(_Item, frozen=True, kw_only=True):
     id: Given
 
 
-AnyItem: TypeAlias = MessageItem | FunctionCall | CustomCall | CallOutput | Compaction | ReasoningItem | Reference
+AnyItem: TypeAlias = (
+    MessageItem | FunctionCall | CustomCall | CallOutput | MadePicture | Compaction | ReasoningItem | Reference
+)
 
 _KINDS: Mapping[str, type[AnyItem]] = {
     "message": MessageItem,
@@ -101,6 +116,7 @@ _KINDS: Mapping[str, type[AnyItem]] = {
     "function_call_output": CallOutput,
     "custom_tool_call": CustomCall,
     "custom_tool_call_output": CallOutput,
+    "image_generation_call": MadePicture,
     "reasoning": ReasoningItem,
     "item_reference": Reference,
     "compaction": Compaction,
@@ -184,6 +200,7 @@ _PREFIXES = {
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
+    "image_generation_call": "ig",
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -216,6 +233,8 @@ def _add(messages: list[Message], item: AnyItem, at: str) -> None:
         case CallOutput():
             output = _output(item.output, f"{at}.output")
             messages.append(Message(id="", role="tool", content=output, tool_call_id=item.call_id))
+        case MadePicture():
+            _add_pictures(messages, item.parts())
         case Compaction(encrypted_content=sealed):
             summary = _summary(sealed, f"{at}.encrypted_content")
             messages.append(Message(id="", role="user", content=f"{SO_FAR}\n\n{summary}"))
@@ -247,6 +266,15 @@ def _add_call(messages: list[Message], item: FunctionCall | CustomCall) -> None:
         messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
     else:
         messages.append(Message(id="", role="assistant", content="", tool_calls=(call,)))
+
+
+def _add_pictures(messages: list[Message], pictures: list[dict[str, Any]]) -> None:
+    if not messages or messages[-1].role != "assistant":
+        messages.append(Message(id="", role="assistant", content=pictures))
+        return
+    said = messages[-1].content
+    before = [{"type": "text", "text": said}] if isinstance(said, str) and said else list(said or ())
+    messages[-1] = replace(messages[-1], content=[*before, *pictures])
 
 
 _LONGEST_NAME = 64

@@ -11,6 +11,7 @@ from ...events import (
     Completed,
     Event,
     OpenCall,
+    Picture,
     ProviderData,
     Reasoning,
     Settlement,
@@ -231,6 +232,23 @@ class _Result(_Item):
         return {**super().body(), "call_id": self._result.id, "output": self._result.output}
 
 
+class _Image(_Item):
+    """A picture of the answer, as a call of OpenAI's own tool."""
+
+    kind, prefix = "image_generation_call", "ig"
+
+    def __init__(self, suffix: str, place: int, url: str) -> None:
+        super().__init__(suffix, place)
+        _, found, data = url.partition(";base64,")
+        self._made = {"result": data} if found else {"result": None, "url": url}
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), **({"result": None} if self.status == "in_progress" else self._made)}
+
+    def closing(self, status: str) -> list[ResponseEvent]:
+        return [self._step("response.image_generation_call.completed"), *super().closing(status)]
+
+
 class Output:
     """The items of one response, built event by event.
 
@@ -269,7 +287,9 @@ class Output:
             case ToolCall(choice=0):
                 return self._complete_call(event)
             case ToolResult():
-                return self._result(event)
+                return self._done(_Result(self._suffix, self._next, event))
+            case Picture(url=url, choice=0):
+                return self._done(_Image(self._suffix, self._next, url))
             case ProviderData(dialect="openai", choice=0, data={"annotations": list(annotations)}):
                 steps, message = self._open_item(MessageOutput)
                 return [*steps, *message.annotate(annotations)]
@@ -325,9 +345,8 @@ class Output:
         kind = _CustomCall if tool is not None and tool.kind == "custom" else _Call
         return kind(self._suffix, self._next, call_id, name, tool)
 
-    def _result(self, event: ToolResult) -> list[ResponseEvent]:
-        result = _Result(self._suffix, self._next, event)
-        return [*self._close_open(), *self._add(result), *result.closing("completed")]
+    def _done(self, item: _Item) -> list[ResponseEvent]:
+        return [*self._close_open(), *self._add(item), *item.closing("completed")]
 
 
 def _by_flat_name(tools: list[dict[str, Any]]) -> dict[str, KnownTool]:
