@@ -275,6 +275,7 @@ REQUIREMENTS: dict[str, str] = {
     # busy
     "busy.reject": "A second message may be refused while a run is on.",
     "busy.queue": "A second message may be queued; the queue survives a restart and can be edited.",
+    "busy.queue-order": "A queued message can be moved, and sent now in place of the response that is running.",
     "busy.interrupt-order": "An interrupting message comes after the partial of the run that it stopped.",
     "busy.triple-send": "Three sends at once are each handled once.",
     "busy.steer": "A message may steer the run that is on.",

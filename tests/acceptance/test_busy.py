@@ -183,6 +183,48 @@ async def test_a_queued_message_can_be_read_and_changed_until_it_runs(world):
     assert ["one", "so far done", "two", "ok"] == [said for _, said in await api.transcript(session)]
 
 
+@requirement("busy.queue-order")
+async def test_queued_messages_are_moved_and_run_in_their_new_order(world):
+    """What came to mind last may be needed first."""
+    api, up = world
+    up.models["move"] = gated("move")
+    session = await api.new_session()
+    await api.start(session, "one", "up/move")
+    runs = [await api.start(session, text, "up/echo:ok", if_busy="queue") for text in ("two", "three", "four")]
+    path = f"/api/sessions/{session}/queue"
+
+    moved = await (await api.client.request("PATCH", f"{path}/{runs[2]}", json={"place": 1, "input": "4"})).json()
+    waiting = [item["run_id"] for item in (await api.session(session))["queued"]]
+    bad = await api.client.request("PATCH", f"{path}/{runs[2]}", json={"place": 0})
+    up.open("move")
+    await api.settled(runs[1])
+
+    assert (1, "4", runs[2]) == (moved["n"], moved["input"], moved["run_id"])
+    assert [runs[2], runs[0], runs[1]] == waiting
+    assert 400 == bad.status
+    said = [text for role, text in await api.transcript(session) if role == "user"]
+    assert ["one", "4", "two", "three"] == said
+
+
+@requirement("busy.queue-order")
+async def test_a_queued_message_is_sent_now_before_the_others(world):
+    """The partial that it replaces stays, and stops nothing else."""
+    api, up = world
+    session = await api.new_session()
+    up.models["in-the-way"] = hanging("so far")
+    first = await api.start(session, "one", "up/in-the-way")
+    await api.shown(first, "so far")
+    two, three = [await api.start(session, text, "up/echo:ok", if_busy="queue") for text in ("two", "three")]
+    sent = await api.client.post(f"/api/sessions/{session}/queue/{three}/send")
+    await api.settled(two)
+    late = await api.client.post(f"/api/sessions/{session}/queue/{three}/send")
+
+    assert (204, 404) == (sent.status, late.status)
+    stopped = await api.settled(first)
+    assert ("stopped", "replaced", "so far") == (stopped["outcome"], stopped["by"], stopped["text"])
+    assert ["one", "so far", "three", "ok", "two", "ok"] == [text for _, text in await api.transcript(session)]
+
+
 @requirement("busy.queue")
 @pytest.mark.parametrize("way", ["delete", "stop"])
 async def test_a_queued_message_can_be_taken_back_without_a_trace(world, way):

@@ -36,6 +36,53 @@ async def test_what_is_said_meanwhile_waits_and_can_be_changed_or_taken_back(tab
     await tab.transcript_is(["first", "One", "second, changed", "Two, changed."])
 
 
+@requirement("ui.browser-turns", "busy.queue-order")
+@pytest.mark.parametrize("place", ["/", "/temporary"])
+async def test_what_waits_is_moved_and_sent_now_by_keyboard(new_tab, up, place):
+    """In a temporary chat too, which has its queue in this tab alone."""
+    up.enqueue([Headers(), Role(), Delta("One"), Hang()], answer("Three."), answer("Four."), answer("Two."))
+    tab = await new_tab(place)
+    await tab.say("first")
+    await tab.reads("One")
+    for text in ("second", "third", "fourth"):
+        await tab.say(text)
+    await tab.queued.nth(2).get_by_role("button", name="Move up").focus()
+    await tab.page.keyboard.press("Enter")
+    await expect(tab.queued).to_have_text(["second", "fourth", "third"])
+    await expect(tab.queued.nth(1).get_by_role("button", name="Send queued message now")).to_be_focused()
+    await tab.queued.nth(1).get_by_role("button", name="Move up").press("Enter")
+    await expect(tab.queued).to_have_text(["fourth", "second", "third"])
+    await tab.queued.nth(2).get_by_role("button", name="Send queued message now").press("Enter")
+
+    await expect(tab.queued).to_have_count(0)
+    await tab.sees_ending("completed", "Two.")
+    await tab.transcript_is(["first", "One", "third", "Three.", "fourth", "Four.", "second", "Two."])
+    await expect(tab.answers.first).to_have_attribute("data-outcome", "stopped")
+
+
+@requirement("ui.browser-turns")
+async def test_what_enter_does_meanwhile_is_a_preference(new_tab, up):
+    """Some never want to wait. Ctrl-Enter does the other, and the button of Enter is marked."""
+    half = [Headers(), Role(), Delta("One"), Hang()]
+    up.enqueue(half, half)
+    tab = await new_tab("/settings")
+    await tab.page.get_by_role("group", name="Enter while a response is running").get_by_label("Interrupt").check()
+    await tab.open("/")
+    await tab.say("first")
+    await tab.reads("One")
+    await tab.box.fill("waits")
+    await expect(tab.page.locator(".tools-line button.small").last).to_have_text("Interrupt")
+    await tab.box.press("Control+Enter")
+    await expect(tab.queued).to_have_text(["waits"])
+    await tab.say("second")
+
+    await expect(tab.answers.first).to_have_attribute("data-outcome", "stopped")
+    await expect(tab.queued).to_have_text(["waits"])
+    await expect(tab.page.locator(".message.user").last).to_contain_text("second")
+    await tab.press("Stop all")
+    await tab.sees_ending("stopped")
+
+
 @requirement("ui.browser-turns", "busy.interrupt-order")
 async def test_interrupting_keeps_the_partial_and_answers_the_new_message(tab, up):
     """The order on the page is the order in which it was said."""

@@ -240,10 +240,11 @@ export const api = {
     insist<Run>(`/api/sessions/${id}/edit`, { input, ...options }),
   fork: (id: string, message_id: string) => call<Session>("POST", `/api/sessions/${id}/fork`, { body: { message_id } }),
 
-  changeQueued: (id: string, n: number, input: Content) =>
-    call<unknown>("PATCH", `/api/sessions/${id}/queue/${n}`, { body: { input } }),
+  changeQueued: (id: string, run: string, body: { input?: Content; place?: number }) =>
+    call<unknown>("PATCH", `/api/sessions/${id}/queue/${run}`, { body }),
+  sendQueued: (id: string, run: string) => call<void>("POST", `/api/sessions/${id}/queue/${run}/send`),
   stopSession: (id: string) => call<unknown>("POST", `/api/sessions/${id}/stop`),
-  dropQueued: (id: string, n: number) => call<void>("DELETE", `/api/sessions/${id}/queue/${n}`),
+  dropQueued: (id: string, run: string) => call<void>("DELETE", `/api/sessions/${id}/queue/${run}`),
 
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
   runs: (query: { session_id?: string; status?: string; outcome?: string; limit?: string; before?: string } = {}) =>

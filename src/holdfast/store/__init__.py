@@ -333,6 +333,14 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
         """Change the input of a queued run. None if it is no longer queued. Feed: `queue.changed`."""
         ...
 
+    async def move_queued(self, run_id: str, place: int) -> RunRecord | None:
+        """Put a queued run at a place of its queue, from 1 on; those in between get each other's numbers.
+
+        A run that is queued `ahead` stays where it is. None if the run is no longer queued. Feed: `queue.changed` for
+        each run whose number has changed.
+        """
+        ...
+
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
         """Settle a queued run that has not started. No message is added to the session.
 

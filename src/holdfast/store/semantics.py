@@ -145,6 +145,15 @@ def queued_entry(run: RunRecord) -> FeedItem:
     return "run.queued", _waiting(run)
 
 
+def reordered(waiting: Sequence[RunRecord], run_id: str, place: int) -> list[RunRecord]:
+    """Return the queued runs that get another number if one of them comes to a place, from 1 on."""
+    moved = next(run for run in waiting if run.id == run_id)
+    order = [run for run in waiting if run is not moved]
+    order.insert(place - 1, moved)
+    numbered = zip(order, waiting, strict=True)
+    return [replace(run, queue_number=there.queue_number) for run, there in numbered if run is not there]
+
+
 def queue_changed(run: RunRecord) -> FeedItem:
     """The feed entry of a queued run whose input was changed."""
     return "queue.changed", _waiting(run)

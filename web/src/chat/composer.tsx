@@ -1,6 +1,6 @@
 /** Where one says something. While an answer is going on it can wait in a queue, or take the answer's place. */
 
-import { ArrowUp, CornerDownLeft, CornerDownRight, Square } from "lucide";
+import { ArrowUp, CornerDownLeft, Square } from "lucide";
 import type { TargetedWheelEvent } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { IfBusy } from "../api";
@@ -10,6 +10,7 @@ import { useAttaching } from "../files/attaching";
 import { AddFile, Attachments } from "../files/attachments";
 import { current, modelToAsk, sendMessage, steerRun, stopCurrent } from "../state/current";
 import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
+import { type WhileRunning, whileRunning } from "../state/preferences";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Later } from "../ui/later";
@@ -37,6 +38,9 @@ export function Composer() {
   const box = useElement<HTMLTextAreaElement>();
   const isRunning = current.value?.isRunning.value ?? false;
   const isAgent = current.value?.live.value?.isAgent.value ?? false;
+  const maySteer = isAgent && attaching.all.length === 0;
+  const usualWay = whileRunning.value === "steer" && !maySteer ? "queue" : whileRunning.value;
+  const otherWay = usualWay === "interrupt" ? "queue" : "interrupt";
   const hasSomething = text.trim() !== "" || attaching.all.length > 0 || attaching.coming.length > 0;
 
   useLayoutEffect(() => {
@@ -92,7 +96,7 @@ export function Composer() {
     if (event.isComposing) return;
     if (event.key === "Enter" && !event.shiftKey && !isPhone()) {
       event.preventDefault();
-      send(!isRunning ? "reject" : event.metaKey || event.ctrlKey ? "interrupt" : "queue");
+      send(!isRunning ? "reject" : event.metaKey || event.ctrlKey ? otherWay : usualWay);
     } else if (event.key === "ArrowUp" && text === "") {
       const last = current.value?.messages.value.findLast(({ role }) => role === "user");
       if (last) {
@@ -110,7 +114,7 @@ export function Composer() {
         onWheel={scrollChat}
         onSubmit={(event) => {
           event.preventDefault();
-          send(isRunning ? "queue" : "reject");
+          send(isRunning ? usualWay : "reject");
         }}
       >
         <p class="refusal" role="alert">
@@ -142,21 +146,7 @@ export function Composer() {
             <ModelPicker />
             <ContextGauge />
             <span class="space" />
-            {isRunning && hasSomething && (
-              <>
-                {isAgent && attaching.all.length === 0 && (
-                  <button type="button" class="small" title={t().steerHint} onClick={() => send("steer")}>
-                    <Icon node={CornerDownRight} size={14} /> {t().steer}
-                  </button>
-                )}
-                <button type="button" class="small" title={t().interruptHint} onClick={() => send("interrupt")}>
-                  {t().interrupt}
-                </button>
-                <button type="submit" class="small" title={t().queueHint}>
-                  <Icon node={CornerDownLeft} size={14} /> {t().queue}
-                </button>
-              </>
-            )}
+            {isRunning && hasSomething && <Ways usual={usualWay} maySteer={maySteer} onSend={send} />}
             {isRunning ? (
               <button type="button" class="round stop" aria-label={t().stop} title={t().stopHint} onClick={stopCurrent}>
                 <Icon node={Square} size={14} />
@@ -177,6 +167,24 @@ export function Composer() {
       </form>
     </>
   );
+}
+
+interface WaysProps {
+  /** The one that Enter takes. */
+  usual: WhileRunning;
+  maySteer: boolean;
+  onSend: (way: WhileRunning) => void;
+}
+
+/** What can be done with a message while a response is running. */
+function Ways({ usual, maySteer, onSend }: WaysProps) {
+  const others = (["steer", "interrupt", "queue"] as const).filter((way) => way !== usual);
+  const hints = { steer: t().steerHint, interrupt: t().interruptHint, queue: t().queueHint };
+  return [...others.filter((way) => way !== "steer" || maySteer), usual].map((way) => (
+    <button type="button" key={way} class="small" title={hints[way]} onClick={() => onSend(way)}>
+      {way === usual && <Icon node={CornerDownLeft} size={14} />} {t()[way]}
+    </button>
+  ));
 }
 
 /** Summarise a chat that fills its model's window before the next message: whether that is being done. */

@@ -1,5 +1,5 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
-import { Pencil, Square, Trash2 } from "lucide";
+import { ArrowUp, ChevronUp, Pencil, Square, Trash2 } from "lucide";
 import { useLayoutEffect, useState } from "preact/hooks";
 import { attachedOf, namesOf } from "../files/attached";
 import type { Conversation } from "../state/conversation";
@@ -23,27 +23,59 @@ export function Queue({ transcript }: { transcript: Conversation }) {
         </button>
       </header>
       <ol>
-        {queued.map((item) => (
-          <QueuedLine key={item.run_id} item={item} transcript={transcript} />
+        {queued.map((item, index) => (
+          <QueuedLine key={item.run_id} item={item} place={index + 1} transcript={transcript} />
         ))}
       </ol>
     </section>
   );
 }
 
-function QueuedLine({ item, transcript }: { item: Queued; transcript: Conversation }) {
+interface LineProps {
+  item: Queued;
+  /** Its place among those that wait, from 1 on. */
+  place: number;
+  transcript: Conversation;
+}
+
+function QueuedLine({ item, place, transcript }: LineProps) {
+  const line = useElement<HTMLLIElement>();
   const [isEditing, setEditing] = useState(false);
   const text = textOf(item.input);
   const save = (value: string) => {
     setEditing(false);
     const changed = value.trim();
     if (changed && changed !== text)
-      act(() => transcript.changeQueued(item.n, contentOf(changed, attachedOf(item.input))));
+      act(() => transcript.changeQueued(item.run_id, contentOf(changed, attachedOf(item.input))));
+  };
+  const moveUp = async () => {
+    await act(() => transcript.moveQueued(item.run_id, place - 1));
+    line.current.querySelector("button")?.focus(); // it has changed its place, and lost the focus by that
   };
   if (isEditing) return <EditQueued text={text} onSave={save} onCancel={() => setEditing(false)} />;
   return (
-    <li>
+    <li ref={line}>
       <span dir="auto">{text || namesOf(item.input) || t().image}</span>
+      <button
+        type="button"
+        class="quiet icon-button"
+        aria-label={t().sendQueued}
+        title={t().interruptHint}
+        onClick={() => act(() => transcript.sendQueued(item.run_id))}
+      >
+        <Icon node={ArrowUp} size={16} />
+      </button>
+      {place > 1 && (
+        <button
+          type="button"
+          class="quiet icon-button"
+          aria-label={t().moveQueued}
+          title={t().moveQueued}
+          onClick={moveUp}
+        >
+          <Icon node={ChevronUp} size={16} />
+        </button>
+      )}
       <button
         type="button"
         class="quiet icon-button"
@@ -58,7 +90,7 @@ function QueuedLine({ item, transcript }: { item: Queued; transcript: Conversati
         class="quiet icon-button"
         aria-label={t().removeQueued}
         title={t().remove}
-        onClick={() => act(() => transcript.dropQueued(item.n))}
+        onClick={() => act(() => transcript.dropQueued(item.run_id))}
       >
         <Icon node={Trash2} size={16} />
       </button>

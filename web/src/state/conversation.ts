@@ -62,8 +62,13 @@ export abstract class Conversation {
   abstract edit(messageId: string, input: Content): Promise<void>;
   abstract showBranch(messageId: string): Promise<void>;
   abstract change(setup: Partial<Setup>): Promise<void>;
-  abstract changeQueued(n: number, input: Content): Promise<void>;
-  abstract dropQueued(n: number): Promise<void>;
+  /** What waits is named by its run: its number is that of another once it was moved. */
+  abstract changeQueued(run: string, input: Content): Promise<void>;
+  abstract dropQueued(run: string): Promise<void>;
+  /** Put it at a place among those that wait, from 1 on. */
+  abstract moveQueued(run: string, place: number): Promise<void>;
+  /** Stop the response that is going on, and send it in its place. */
+  abstract sendQueued(run: string): Promise<void>;
 
   protected noteEnding(ending: Ending): void {
     this.endings.value = new Map(this.endings.value).set(ending.runId, ending);

@@ -36,6 +36,20 @@ export function setDensity(value: Density): void {
   else document.documentElement.dataset.density = value;
 }
 
+/** What Enter does while a response is running. Steering goes to agents; another model gets the message next. */
+export type WhileRunning = "queue" | "steer" | "interrupt";
+const WHILE_RUNNING = "holdfast.while-running";
+const WAYS: WhileRunning[] = ["queue", "steer", "interrupt"];
+
+export const whileRunning = signal<WhileRunning>(
+  WAYS.find((way) => way === localStorage.getItem(WHILE_RUNNING)) ?? "queue",
+);
+
+export function setWhileRunning(value: WhileRunning): void {
+  whileRunning.value = value;
+  localStorage.setItem(WHILE_RUNNING, value);
+}
+
 export function setSidebarHidden(hidden: boolean): void {
   isSidebarHidden.value = hidden;
   localStorage.setItem("holdfast.sidebar", hidden ? "hidden" : "shown");

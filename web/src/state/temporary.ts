@@ -95,12 +95,24 @@ export class TemporaryChat extends Conversation {
     chooseForNew(setup);
   }
 
-  async changeQueued(n: number, input: Content): Promise<void> {
-    this.queued.value = this.queued.value.map((item) => (item.n === n ? { ...item, input } : item));
+  async changeQueued(run: string, input: Content): Promise<void> {
+    this.queued.value = this.queued.value.map((item) => (item.run_id === run ? { ...item, input } : item));
   }
 
-  async dropQueued(n: number): Promise<void> {
-    this.queued.value = this.queued.value.filter((item) => item.n !== n);
+  async dropQueued(run: string): Promise<void> {
+    this.queued.value = this.queued.value.filter((item) => item.run_id !== run);
+  }
+
+  async moveQueued(run: string, place: number): Promise<void> {
+    const moved = this.queued.value.filter((item) => item.run_id === run);
+    const others = this.queued.value.filter((item) => item.run_id !== run);
+    this.queued.value = others.toSpliced(place - 1, 0, ...moved);
+  }
+
+  async sendQueued(run: string): Promise<void> {
+    const item = this.queued.value.find(({ run_id }) => run_id === run);
+    await this.dropQueued(run);
+    if (item) await this.ask(item.input ?? "", "interrupt");
   }
 
   #queue(input: Content): void {
@@ -112,7 +124,7 @@ export class TemporaryChat extends Conversation {
   async #sendQueued(): Promise<void> {
     const [next] = this.queued.value;
     if (!next || this.#isQueueHeld) return;
-    await this.dropQueued(next.n);
+    await this.dropQueued(next.run_id);
     const input = next.input ?? "";
     await this.ask(input, "queue").catch((error) => {
       complain(error);

@@ -138,12 +138,20 @@ export class Transcript extends Conversation {
     noteSession(session);
   }
 
-  async changeQueued(n: number, input: Content): Promise<void> {
-    await api.changeQueued(this.id, n, input);
+  async changeQueued(run: string, input: Content): Promise<void> {
+    await api.changeQueued(this.id, run, { input });
   }
 
-  async dropQueued(n: number): Promise<void> {
-    await api.dropQueued(this.id, n);
+  async moveQueued(run: string, place: number): Promise<void> {
+    await api.changeQueued(this.id, run, { place });
+  }
+
+  async sendQueued(run: string): Promise<void> {
+    await api.sendQueued(this.id, run);
+  }
+
+  async dropQueued(run: string): Promise<void> {
+    await api.dropQueued(this.id, run);
   }
 
   /** Show a message while it is being sent; null where it was not taken. */

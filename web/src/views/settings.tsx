@@ -12,7 +12,7 @@ import { load, problem, settings } from "../settings/state";
 import { OwnShares } from "../shared/own-shares";
 import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { caller } from "../state/caller";
-import { density, setDensity, setTheme, theme } from "../state/preferences";
+import { density, setDensity, setTheme, setWhileRunning, theme, whileRunning } from "../state/preferences";
 import { a } from "../words/people";
 import "../styles/settings.css";
 import "../styles/views.css";
@@ -152,6 +152,16 @@ function Appearance() {
         value={choice.value}
         onChange={choose}
         options={[["system", t().system], ...LANGUAGES]}
+      />
+      <Choices
+        name={t().whileRunning}
+        value={whileRunning.value}
+        onChange={setWhileRunning}
+        options={[
+          ["queue", t().queue],
+          ["steer", t().steer],
+          ["interrupt", t().interrupt],
+        ]}
       />
       <p class="note">{t().languageNote}</p>
     </section>

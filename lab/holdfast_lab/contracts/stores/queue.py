@@ -232,6 +232,28 @@ async def a_queued_run_can_say_something_else(case: Case) -> None:
 
 
 @CHECKS.add
+async def a_queued_run_moves_and_keeps_what_it_says(case: Case) -> None:
+    """The numbers stay those of the queue: what moved, and what it passed, get each other's."""
+    await case.session()
+    running = await case.start("r1", case.user("a"))
+    one, two, three = [await case.start(f"q{n}", case.user(f"m{n}"), if_busy="queue") for n in (1, 2, 3)]
+    moved = await case.store.move_queued(three.id, 1)
+    waiting = await case.store.queued(case.id("s"))
+
+    assert replace(three, queue_number=one.queue_number) == moved
+    assert [three.id, one.id, two.id] == [run.id for run in waiting]
+    assert [one.queue_number, two.queue_number, three.queue_number] == [run.queue_number for run in waiting]
+    assert ["queue.changed"] * 3 == [entry.type for entry in (await case.feed())[-3:]]
+    before = await case.everything()
+    assert moved == await case.store.move_queued(three.id, 1)
+    assert before == await case.everything()
+    await case.store.move_queued(three.id, 99)
+    assert [one.id, two.id, three.id] == [run.id for run in await case.store.queued(case.id("s"))]
+    for run_id in (running.id, case.id("unknown")):
+        assert await case.store.move_queued(run_id, 1) is None
+
+
+@CHECKS.add
 async def a_dropped_run_leaves_no_trace_in_the_transcript(case: Case) -> None:
     """It is settled, and its log is that settlement alone."""
     await case.session()

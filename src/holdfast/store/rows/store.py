@@ -182,6 +182,10 @@ class RowStore(ABC):
         split = await parted(input)
         return await self._write(lambda rows: rows.change_queued(run_id, split))
 
+    async def move_queued(self, run_id: str, place: int) -> RunRecord | None:
+        """Put a queued run at a place of its queue."""
+        return await self._write(lambda rows: rows.move_queued(run_id, place))
+
     async def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
         """Settle a queued run that has not started."""
         return await self._write(lambda rows: rows.drop_queued(run_id, settlement, now))

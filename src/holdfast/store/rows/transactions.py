@@ -247,6 +247,19 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
             yield "save_session", it.values()
         return run
 
+    def move_queued(self, run_id: str, place: int) -> Querying[RunRecord | None]:
+        """Put a queued run at a place of its queue."""
+        run = yield from self._run_to_change(run_id)
+        if run is None or run.status != "queued" or run.ahead:
+            return run if run is not None and run.status == "queued" else None
+        it = yield from self._require_session(run.session_id or "")
+        waiting = [each for each in (yield from self.queued(it.session.id)) if not each.ahead]
+        for each in rules.reordered(waiting, run_id, place):
+            yield "number_queued", {"id": each.id, "queue_number": each.queue_number}
+            yield "tell", it.entry(*rules.queue_changed(each))
+        yield "save_session", it.values()
+        return (yield from self.run(run_id))
+
     def drop_queued(self, run_id: str, settlement: AnySettlement, now: float) -> Querying[RunRecord | None]:
         """Settle a queued run that has not started."""
         run = yield from self._run_to_change(run_id)

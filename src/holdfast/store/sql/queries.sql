@@ -38,6 +38,9 @@ DELETE FROM runs WHERE n = ?
 -- name: note_waiting
 UPDATE runs SET waits = :waits WHERE id = :id AND epoch = :epoch AND status = 'running'
 
+-- name: number_queued
+UPDATE runs SET queue_number = :queue_number WHERE id = :id
+
 -- name: change_input
 UPDATE runs SET input = :input WHERE id = :id
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -20,10 +22,12 @@ from .runs import stop_within
 from .session_input import MessageContent, OwnerOnly, user_message
 
 
-class QueuedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The new text of a queued message."""
+class QueuedChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is changed of a queued message: what it says, its place among those that wait, or both."""
 
-    input: MessageContent
+    input: MessageContent | msgspec.UnsetType = msgspec.UNSET
+    place: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+    """From 1 on. A place behind the last one is the last."""
 
 
 _BAD = {400: "bad input", 404: "no such session", 413: "too large"}
@@ -44,20 +48,42 @@ class QueueApi(Feature):
         "PATCH",
         "/api/sessions/{session_id}/queue/{n}",
         who=CHAT_SHARED,
-        takes=QueuedInput,
+        takes=QueuedChange,
         answers={200: "the message", 409: "it has started", **_BAD},
     )
     async def change_queued(self, request: Request) -> ASGIApp:
-        """Change a queued message."""
+        """Change a queued message, or move it."""
         record = await self._queued(request)
-        _check_sender(record, owner_of(request))
-        message = user_message(decode(await self._bodies.read(request), QueuedInput).input)
-        message = msgspec.structs.replace(message, author=author_of(request), created_at=self._engine.now())
-        changed = await self._store.change_queued(record.id, [*record.input[:-1], message])
+        change = decode(await self._bodies.read(request), QueuedChange)
+        changed: RunRecord | None = record
+        if not isinstance(change.input, msgspec.UnsetType):
+            _check_sender(record, owner_of(request))
+            message = user_message(change.input)
+            message = msgspec.structs.replace(message, author=author_of(request), created_at=self._engine.now())
+            changed = await self._store.change_queued(record.id, [*record.input[:-1], message])
+        if changed is not None and not isinstance(change.place, msgspec.UnsetType):
+            changed = await self._store.move_queued(record.id, change.place)
         if changed is None:
-            raise StaleView("The message has started in the meantime.")
+            raise _started()
         self._engine.touch(record.session_id, record.owner)
         return json_of(native.queued(changed))
+
+    @Endpoint(
+        "POST",
+        "/api/sessions/{session_id}/queue/{n}/send",
+        who=CHAT_SHARED,
+        answers={204: "it starts next", 404: "not queued", 409: "it has started"},
+    )
+    async def send_queued(self, request: Request) -> ASGIApp:
+        """Stop the response that is running, and send a queued message in its place, before the others."""
+        record = await self._queued(request)
+        running = await self._store.list_runs(session_id=record.session_id, status="running")
+        if await self._store.move_queued(record.id, 1) is None:
+            raise _started()
+        self._engine.touch(record.session_id, record.owner)
+        for each in running:  # and not what has started since: that may be this message
+            await stop_within(await self._engine.open(each.id), "replaced")
+        return NoContent()
 
     @Endpoint(
         "DELETE",
@@ -70,7 +96,7 @@ class QueueApi(Feature):
         record = await self._queued(request)
         run = await self._engine.open(record.id)
         if run.status != "queued":
-            raise StaleView("The message has started in the meantime.")
+            raise _started()
         await stop_within(run)
         return NoContent()
 
@@ -81,6 +107,10 @@ class QueueApi(Feature):
             if number in (str(record.queue_number), record.id):
                 return record
         raise NotFound(f"No message {number!r} is queued in this session. It may have started.")
+
+
+def _started() -> StaleView:
+    return StaleView("The message has started in the meantime.")
 
 
 def _check_sender(record: RunRecord, caller: str) -> None:
