@@ -679,6 +679,7 @@ REQUIREMENTS: dict[str, str] = {
         "next times; by keyboard, on phones, in every language."
     ),
     "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
+    "cli.files": "`run` and `chat` attach files, and say first what they are; `chat` compacts its session.",
     "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
     # schedules
     "cli.schedules": "The command line adds, lists, tries, pauses, runs and removes schedules and triggers.",

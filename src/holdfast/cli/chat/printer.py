@@ -73,6 +73,8 @@ class Printer:
                 self.aside(f"  {_DECIDED[event['decision']]}: {show.line(note, WIDEST)}")
             case {"type": "approval.decided" | "outcome.decided"}:
                 self.aside(f"  {_DECIDED[event['decision']]}")
+            case {"type": "picture", "url": str(url)}:
+                self.aside(f"[a picture: {_picture(url)}]")
             case {"type": "run.steered"}:
                 self.aside(f"» {show.line(event['text'], WIDEST)}")
 
@@ -155,6 +157,12 @@ class Printer:
 
 def _columns() -> int:
     return shutil.get_terminal_size().columns
+
+
+def _picture(url: str) -> str:
+    """Return the kind of a picture and its size, or its address."""
+    kind, found, data = url.removeprefix("data:").partition(";base64,")
+    return f"{kind}, {len(data) * 3 // 4:,} bytes" if found else visible(url)
 
 
 _DECIDED = {"allow": "allowed", "deny": "denied", "ran": "it ran", "again": "run again", "skip": "skipped"}

@@ -21,6 +21,7 @@ from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
 from ..tables import SHORTEST_ID
 from .as_read import as_read
+from .attaching import Content, attached, with_files
 from .attendant import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .named import filled_prompt, find_prompt, preset_named
@@ -38,6 +39,8 @@ HELP = """\
 /NAME           send the saved prompt of this name
 /retry          regenerate the last answer
 /continue       continue a cut-off answer
+/attach FILE    send a file with the next message
+/compact        let a summary make room in a long chat
 /sessions       list recent chats
 /quit           quit (or Ctrl-D)
 Ctrl-C          stop the answer; it is saved
@@ -52,6 +55,14 @@ def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the model, the session and the tools of an agent."""
     for option in (
         click.option("--approve", multiple=True, metavar="TOOL,…", help="Auto-approve these tools."),
+        click.option(
+            "-a",
+            "--attach",
+            multiple=True,
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="Attach a file: text, code, CSV, PDF or picture.",
+        ),
         click.option("--system", help="System prompt."),
         click.option("-c", "--continue", "goes_on", is_flag=True, help="Continue the latest session."),
         click.option(
@@ -129,6 +140,7 @@ async def _run_once(
     goes_on: bool,
     system: str | None,
     approve: Sequence[str],
+    attach: Sequence[str],
     keep: bool,
     as_json: bool,
     **where: Any,
@@ -137,12 +149,13 @@ async def _run_once(
         attendant = Attendant(api, named(approve))
         session = await _chosen_session(api, session, goes_on=goes_on)
         setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
+        content = with_files(text, await attached(api, attach))
         with interruptible() as stop_requested:
             if session is None and not keep:
-                started = await _start_alone(api, text, setup)
+                started = await _start_alone(api, content, setup)
             else:
                 session = await _set_up(api, session, setup)
-                body = {"input": text, **({"model": model} if model else {})}
+                body = {"input": content, **({"model": model} if model else {})}
                 started = await api.call("POST", f"/api/sessions/{session}/runs", body)
             settled = await follow(api, started, silent=as_json, stop_requested=stop_requested, attendant=attendant)
         if as_json:
@@ -165,18 +178,18 @@ class _Setup(NamedTuple):
         preset = {"preset": self.preset["id"]} if self.preset else {}
         return preset | {name: value for name, value in {"system": self.system, "model": self.model}.items() if value}
 
-    def request(self, text: str) -> Object:
+    def request(self, content: Content) -> Object:
         """Return a request without a session."""
         preset = self.preset or {"params": {}, "system": None, "model": None}
         system, model = self.system or preset["system"], self.model or preset["model"]
         messages = [{"role": "system", "content": system}] if system else []
-        body = {**preset["params"], "messages": [*messages, {"role": "user", "content": text}]}
+        body = {**preset["params"], "messages": [*messages, {"role": "user", "content": content}]}
         return body | ({"model": model} if model else {})
 
 
-async def _start_alone(api: Api, text: str, setup: _Setup) -> Object:
+async def _start_alone(api: Api, content: Content, setup: _Setup) -> Object:
     """Start a run outside of a session. It is kept as a run, and continues if the connection breaks."""
-    started = await api.call("POST", "/v1/chat/completions", setup.request(text) | {"background": True})
+    started = await api.call("POST", "/v1/chat/completions", setup.request(content) | {"background": True})
     return await api.call("GET", f"/api/runs/{started['holdfast']['run_id']}")
 
 
@@ -268,6 +281,7 @@ async def _chat(
     goes_on: bool,
     system: str | None,
     approve: Sequence[str],
+    attach: Sequence[str],
     **where: Any,
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
@@ -276,6 +290,7 @@ async def _chat(
             api = await stack.enter_async_context(connect(**where))
             setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
             talk = _Talk(api, setup, TerminalPrompt(ctrl_c), Attendant(api, named(approve)))
+            talk.files = await attached(api, attach)
             await talk.begin(await _chosen_session(api, session, goes_on=goes_on), stop_requested)
         while (text := await talk.prompt.ask()) is not None and text != "/quit":
             if text:
@@ -302,6 +317,8 @@ class _Talk:
         self.prompt = prompt
         self.attendant = attendant
         self.session = ""
+        self.files: list[Object] = []
+        """What goes with the next message."""
         self._stop_requested = asyncio.Event()
 
     async def begin(self, session: str | None, stop_requested: asyncio.Event | None = None) -> None:
@@ -326,7 +343,7 @@ class _Talk:
         """Send a message, or run a command. `stop_requested` stops the run that it starts."""
         self._stop_requested = stop_requested
         if not text.startswith("/"):
-            await self._start("runs", {"input": text})
+            await self._say(text)
             return
         name, _, rest = text[1:].partition(" ")
         commands = {
@@ -337,6 +354,8 @@ class _Talk:
             "prompts": self._prompts,
             "retry": self._retry,
             "continue": self._continue,
+            "attach": self._attach,
+            "compact": self._compact,
             "sessions": self._sessions,
         }
         command = commands.get(name)
@@ -360,16 +379,35 @@ class _Talk:
             given[variable] = value
         text = "\n\n".join(filter(None, (filled_prompt(prompt, given), rest)))
         show.note(show.line(text, 200))
-        await self._start("runs", {"input": text})
+        await self._say(text)
 
     async def _prompts(self, rest: str) -> None:
         for prompt in (await self._api.call("GET", "/api/prompts"))["prompts"]:
             show.note(f"/{flat(prompt['name'])}  {show.line(prompt['text'], 60)}", "")
 
     async def _start(self, how: str, body: Object) -> None:
+        await self._follow(await self._begin(how, body))
+
+    async def _begin(self, how: str, body: Object) -> Object:
         body = {**body, **({"model": self._model} if self._model else {})}
-        started = await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
+        return await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
+
+    async def _follow(self, started: Object) -> None:
         await follow(self._api, started, stop_requested=self._stop_requested, attendant=self.attendant)
+
+    async def _say(self, text: str) -> None:
+        """Send a message, with the files that wait for it. They stay if it is not taken."""
+        started = await self._begin("runs", {"input": with_files(text, self.files)})
+        self.files = []
+        await self._follow(started)
+
+    async def _attach(self, rest: str) -> None:
+        if not rest:
+            raise CallFailed("Name a file: /attach notes.md")
+        self.files += await attached(self._api, [rest])
+
+    async def _compact(self, rest: str) -> None:
+        await self._start("compact", {})
 
     async def _help(self, rest: str) -> None:
         show.err.print(HELP)
