@@ -315,6 +315,7 @@ REQUIREMENTS: dict[str, str] = {
         " them again with the next question."
     ),
     "ui.browser-drawn": "Pictures of an answer have a name, are saved by one press, and are there after a reload.",
+    "files.form": "A chat completion is asked for by a form with files too, as by the same request in JSON.",
     "files.uploads": (
         "A file can be sent ahead of its message: its type, size, pages and tokens are said, and it is kept for a day. "
         "Only its owner can refer to it."

@@ -15,6 +15,7 @@ SAMPLES: list[events.Event] = [
     events.RunStarted("m", "msg_1"),
     events.Text("a", choice=1, logprobs=[], refusal=True),
     events.Reasoning("a", choice=1),
+    events.Picture("data:image/png;base64,iVBORw0KGgo=", 1),
     events.ToolDelta(0, "call", "tool", "{}", 1, "custom"),
     events.ToolCall("call", "tool", "{}", 1, True, "custom"),
     events.ToolProgress("call", "half", 0.5),

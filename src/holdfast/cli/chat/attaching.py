@@ -13,15 +13,13 @@ from .. import show
 from ..client import Api, CallFailed, Object
 from ..screen import visible
 
-Content = str | list[Object]
-
 
 async def attached(api: Api, paths: Sequence[str]) -> list[Object]:
     """Send files ahead, say what they are, and return them as parts of a message."""
     return [await _attached(api, pathlib.Path(path)) for path in paths]
 
 
-def with_files(text: str, parts: list[Object]) -> Content:
+def question_of(text: str, parts: list[Object]) -> str | list[Object]:
     """Return the content of a message. A model reads files before the question."""
     return [*parts, {"type": "text", "text": text}] if parts else text
 

@@ -21,7 +21,7 @@ from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
 from ..tables import SHORTEST_ID
 from .as_read import as_read
-from .attaching import Content, attached, with_files
+from .attaching import attached, question_of
 from .attendant import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .named import filled_prompt, find_prompt, preset_named
@@ -149,7 +149,7 @@ async def _run_once(
         attendant = Attendant(api, named(approve))
         session = await _chosen_session(api, session, goes_on=goes_on)
         setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
-        content = with_files(text, await attached(api, attach))
+        content = question_of(text, await attached(api, attach))
         with interruptible() as stop_requested:
             if session is None and not keep:
                 started = await _start_alone(api, content, setup)
@@ -178,7 +178,7 @@ class _Setup(NamedTuple):
         preset = {"preset": self.preset["id"]} if self.preset else {}
         return preset | {name: value for name, value in {"system": self.system, "model": self.model}.items() if value}
 
-    def request(self, content: Content) -> Object:
+    def request(self, content: str | list[Object]) -> Object:
         """Return a request without a session."""
         preset = self.preset or {"params": {}, "system": None, "model": None}
         system, model = self.system or preset["system"], self.model or preset["model"]
@@ -187,7 +187,7 @@ class _Setup(NamedTuple):
         return body | ({"model": model} if model else {})
 
 
-async def _start_alone(api: Api, content: Content, setup: _Setup) -> Object:
+async def _start_alone(api: Api, content: str | list[Object], setup: _Setup) -> Object:
     """Start a run outside of a session. It is kept as a run, and continues if the connection breaks."""
     started = await api.call("POST", "/v1/chat/completions", setup.request(content) | {"background": True})
     return await api.call("GET", f"/api/runs/{started['holdfast']['run_id']}")
@@ -397,7 +397,7 @@ class _Talk:
 
     async def _say(self, text: str) -> None:
         """Send a message, with the files that wait for it. They stay if it is not taken."""
-        started = await self._begin("runs", {"input": with_files(text, self.files)})
+        started = await self._begin("runs", {"input": question_of(text, self.files)})
         self.files = []
         await self._follow(started)
 

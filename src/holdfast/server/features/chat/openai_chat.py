@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -43,6 +44,7 @@ from ...starting.starting import AllowedStart, Starting
 from ..sharing.reach import Reach
 from . import conversations
 from .conversations import RunNames
+from .form_data import FORM, chat_in
 
 OURS = frozenset(name for name, rule in CHAT_FIELDS.items() if rule.kind == "used")
 """The fields of a request for us; all others are passed on."""
@@ -203,7 +205,7 @@ class ChatCompletions(Feature):
     )
     async def create_completion(self, request: Request) -> ASGIApp:
         """Answer with a completion, streaming or not. A disconnect stops the run, unless it is in the background."""
-        raw = await self._bodies.read(request)
+        raw = await self._read(request)
         decoded = decode_object(raw)
         body = convert(decoded, ChatBody)
         check_messages(body)
@@ -217,6 +219,15 @@ class ChatCompletions(Feature):
         if body.background:
             return await unfinished_answer(run, _object)
         return WholeAnswer(run, self.completion, attached=run.take_hold())
+
+    async def _read(self, request: Request) -> bytes:
+        """Return the body as JSON: also that of a form, which can have files without base64."""
+        content_type = header(request, b"content-type") or ""
+        if not content_type.lower().startswith(FORM):
+            return await self._bodies.read(request)
+        raw = await asyncio.to_thread(chat_in, content_type, await self._bodies.read_bytes(request))
+        await self._bodies.check(raw)
+        return raw
 
     # Streaming.
 
