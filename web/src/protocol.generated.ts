@@ -571,6 +571,12 @@ export interface ReasoningEvent {
   earlier?: boolean;
 }
 
+export interface PictureEvent {
+  type: "picture";
+  url: string;
+  choice?: number;
+}
+
 export interface ToolDeltaEvent {
   type: "tool.delta";
   index: number;
@@ -707,6 +713,7 @@ export type RunEvent =
   | RunStartedEvent
   | TextEvent
   | ReasoningEvent
+  | PictureEvent
   | ToolDeltaEvent
   | ToolCallEvent
   | ToolStartedEvent
