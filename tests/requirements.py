@@ -420,6 +420,10 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.sequential": "In sequence, one upstream call is open at a time.",
     "cmp.crash": "A comparison whose server was killed or ended is settled, with the text that was shown.",
     "cmp.scores": "Blind votes between panes that completed give scores, and ratings with intervals.",
+    "cmp.synthesis": (
+        "A model makes one answer of those of the panes: a run like any other, which says what it is made of and keeps "
+        "a blind comparison blind."
+    ),
     "cmp.agents": (
         "An agent answers in a pane as a model does, with its steps; its approvals are answered there. A blind pane "
         "does not tell of it, and fails where a person is needed."

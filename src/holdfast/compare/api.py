@@ -38,7 +38,7 @@ from ..server.kit.request import (
 )
 from ..server.kit.streams import Streams
 from ..server.sources.models import AllowedModels
-from ..server.starting.starting import CheckFiles, Starting
+from ..server.starting.starting import AllowedStart, CheckFiles, Starting
 from ..store import Idempotency, Store
 from ..store.documents import IdempotencyKeys
 from ..store.files import with_files
@@ -64,6 +64,7 @@ from .model import (
     voted,
 )
 from .runs import ComparisonChange, ComparisonHalfMade, Round, Rounds
+from .synthesis import Syntheses
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane
 
@@ -99,6 +100,13 @@ class Swap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The new model of a pane."""
 
     model: str
+
+
+class NewSynthesis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The model or agent that makes one answer of those of the panes."""
+
+    model: str | None = None
+    """None for the default one."""
 
 
 class Ballot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,12 +147,13 @@ class ComparisonsApi(Feature):
         models: AllowedModels,
         budgets: Budgets,
         rounds: Rounds,
+        syntheses: Syntheses,
         engine: Core,
         store: Store,
     ) -> None:
         self._bodies, self._streams, self._starting, self._models = bodies, streams, starting, models
         self._budgets, self._rounds, self._engine = budgets, rounds, engine
-        self._store = store
+        self._syntheses, self._store = syntheses, store
 
     # Panes that answer.
 
@@ -276,9 +285,28 @@ class ComparisonsApi(Feature):
 
     @Endpoint("POST", f"{_ONE}/stop", who=CHAT, stores=False, answers=_SHOWN)
     async def stop_comparison(self, request: Request) -> ASGIApp:
-        """Stop every pane, including those that have not begun."""
+        """Stop every pane, including those that have not begun, and the synthesis."""
         kept = await self._own(request)
+        await self._syntheses.stop(kept)
         return json_of(await self._rounds.shown(await self._rounds.stop(kept)))
+
+    @Endpoint(
+        "POST",
+        f"{_ONE}/synthesis",
+        who=CHAT,
+        takes=NewSynthesis,
+        answers={202: "the comparison", 409: "not now, or too few answers", 429: "no room", 503: "no room", **_BAD},
+    )
+    async def synthesize(self, request: Request) -> ASGIApp:
+        """Let a model make one answer of those of the panes that have completed: a run, which goes on by itself."""
+        kept = await self._own(request)
+        raw = await self._bodies.read(request)
+        wanted = decode(raw or b"{}", NewSynthesis)
+        allowed = await self._starting.allow(request, wanted.model, idempotency(request, raw))
+        if isinstance(allowed, AllowedStart):
+            async with self._rounds.lock(kept.id):
+                kept = await self._syntheses.begin(kept, allowed)
+        return json_of(await self._rounds.shown(kept), status_code=202)
 
     @Endpoint("POST", f"{_ONE}/detach", who=CHAT, stores=False, answers=_SHOWN)
     async def detach_comparison(self, request: Request) -> ASGIApp:

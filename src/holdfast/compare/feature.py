@@ -12,6 +12,7 @@ from .api import ComparisonsApi
 from .runs import Rounds
 from .scores_api import ScoresApi
 from .sources import PaneSources
+from .synthesis import Syntheses
 
 
 class CompareFeature(Feature):
@@ -22,10 +23,21 @@ class CompareFeature(Feature):
         engine, store, starting = running.engine, running.store, running.starting
         panes = PaneSources(running.chats, running.agents, observers.enter, running.spending.metered_pane)
         self.rounds = Rounds(engine, store, panes, running.prices, starting.start)
+        syntheses = Syntheses(engine, store, self.rounds)
         self._offload = Offload()
         self.inner = (
             ScoresApi(self.rounds, self._offload, store),
-            ComparisonsApi(bodies, streams, starting, running.models, running.budgets, self.rounds, engine, store),
+            ComparisonsApi(
+                bodies,
+                streams,
+                starting,
+                running.models,
+                running.budgets,
+                self.rounds,
+                syntheses,
+                engine,
+                store,
+            ),
         )
 
     def begin(self, chores: Chores) -> None:

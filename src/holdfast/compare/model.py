@@ -170,6 +170,19 @@ class Vote(msgspec.Struct, frozen=True):
     at: float
 
 
+class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer that a model makes of the answers of panes."""
+
+    run_id: str
+    session_id: str
+    model: ModelName
+    panes: tuple[tuple[int, str], ...]
+    """The panes that it is made of, each with the run of its answer."""
+    turn: int
+    """The number of the prompt, from 1."""
+    created_at: float
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt, or several in turn, and the panes that answer."""
 
@@ -196,6 +209,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: float | None = None
     revealed_at: float | None = None
     vote: Vote | None = None
+    synthesis: Synthesis | None = None
     blind_runs: dict[str, str] = {}
     """The model of each run that has a blind name, for the time after the reveal."""
     key: str | None = None
@@ -211,6 +225,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def turns(self) -> int:
         """The number of prompts so far."""
         return len(self.prompts)
+
+    @property
+    def is_synthesis_old(self) -> bool:
+        """True if a pane has answered again since the synthesis was made of its answer."""
+        used = () if self.synthesis is None else self.synthesis.panes
+        return any(self.panes[pane].latest.run_id != run_id for pane, run_id in used)
 
     def pane(self, number: str) -> Pane:
         """Return the pane that a path names."""

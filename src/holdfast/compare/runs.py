@@ -27,13 +27,13 @@ from ..events import StoppedBy
 from ..history import Message, Session, branch, reasoning_of, text_of
 from ..ids import new_id
 from ..nodes.jobs import Jobs, JobWork
-from ..pricing import Prices
+from ..pricing import Prices, cost
 from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..watchers import Wake, Watchers
-from ..wires.shapes import ComparisonJson
+from ..wires.shapes import ComparisonJson, SynthesisJson
 from . import wire as wire
 from .model import (
     DOCUMENT,
@@ -456,7 +456,9 @@ class Rounds:
     async def delete(self, comparison: Comparison) -> None:
         """Stop a comparison's panes and delete it with their sessions. The document goes last: a retry needs it."""
         comparison = await self.stop(comparison)  # a pane may have another session by now
-        for session_id in (each for pane in comparison.panes for each in (*pane.left, pane.session_id)):
+        of_synthesis = () if comparison.synthesis is None else (comparison.synthesis.session_id,)
+        of_panes = [each for pane in comparison.panes for each in (*pane.left, pane.session_id)]
+        for session_id in (*of_panes, *of_synthesis):
             await self.engine.delete_session(session_id)
         if comparison.key is not None:
             await self._keys.forget(comparison.key, comparison.id)
@@ -466,11 +468,11 @@ class Rounds:
 
     async def shown(self, comparison: Comparison) -> ComparisonJson:
         """Return a comparison as JSON, with the texts of its panes."""
-        texts = await asyncio.gather(*map(self._pane_text, comparison.panes))
+        texts = await asyncio.gather(*map(self.pane_text, comparison.panes))
         if comparison.turns > 1:
             earlier = await asyncio.gather(*(self._earlier(pane, comparison.turns - 1) for pane in comparison.panes))
             texts = [replace(now, earlier=before) for now, before in zip(texts, earlier, strict=True)]
-        return wire.comparison(comparison, dict(enumerate(texts)))
+        return wire.comparison(comparison, dict(enumerate(texts)), await self._synthesis(comparison))
 
     async def _earlier(self, pane: Pane, turns: int) -> tuple[wire.Earlier | None, ...]:
         """Return the answers of a pane to its first prompts."""
@@ -486,24 +488,36 @@ class Rounds:
                 answers[-1] = wire.Earlier(text_of(message.content), message.outcome)
         return tuple((answers + [None] * turns)[:turns])
 
-    async def _pane_text(self, pane: Pane) -> wire.PaneText:
-        answer = pane.latest
-        if answer.status == "waiting":
+    async def pane_text(self, pane: Pane) -> wire.PaneText:
+        """Return the text and the settlement of a pane's answer, so far."""
+        if pane.latest.status == "waiting":
             return wire.PaneText()
+        return await self._text_of(pane.latest, pane.session_id)
+
+    async def _synthesis(self, kept: Comparison) -> SynthesisJson | None:
+        """Return the synthesis as JSON, so far."""
+        made = kept.synthesis
+        if made is None:
+            return None
+        text = await self._text_of(PaneAnswer(run_id=made.run_id, status="settled"), made.session_id)
+        price = self.prices.of(made.model if text.settlement is None else text.settlement.answered_by or made.model)
+        spent = None if text.settlement is None else cost(price, text.settlement.usage)
+        return wire.synthesis(made, text, spent, is_old=kept.is_synthesis_old)
+
+    async def _text_of(self, answer: PaneAnswer, session_id: str) -> wire.PaneText:
         try:
             run = await self.engine.open(answer.run_id or "")
         except RunNotFound:
-            return await self._imported_text(pane)
+            return await self._imported_text(answer, session_id)
         if run.settlement is None:
             _, snapshot = await run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
-        reasoning = reasoning_of(run.id, await self.store.messages(pane.session_id))
+        reasoning = reasoning_of(run.id, await self.store.messages(session_id))
         return wire.PaneText(run.settlement.text, reasoning, run.settlement)
 
-    async def _imported_text(self, pane: Pane) -> wire.PaneText:
-        """Return the answer of a pane without a run, from its message: the comparison was imported."""
-        answer = pane.latest
-        messages = await self.store.messages(pane.session_id)
+    async def _imported_text(self, answer: PaneAnswer, session_id: str) -> wire.PaneText:
+        """Return an answer without a run, from its message: the comparison was imported."""
+        messages = await self.store.messages(session_id)
         message = next(
             (message for message in messages if message.run_id is not None and message.run_id == answer.run_id), None
         )

@@ -26,10 +26,11 @@ from ..wires.shapes import (
     PaneHeadJson,
     PaneJson,
     SettlementJson,
+    SynthesisJson,
     UsageJson,
     UsageSourceJson,
 )
-from .model import Comparison, Pane, PaneAnswer, fastest, label
+from .model import Comparison, Pane, PaneAnswer, Synthesis, fastest, label
 
 _encode = msgspec.json.Encoder().encode
 
@@ -51,7 +52,7 @@ class PaneText(msgspec.Struct, frozen=True):
     """The pane's answers to each prompt before the last one; None if there was none."""
 
 
-def comparison(kept: Comparison, texts: Mapping[int, PaneText]) -> ComparisonJson:
+def comparison(kept: Comparison, texts: Mapping[int, PaneText], made: SynthesisJson | None) -> ComparisonJson:
     """Return a comparison with the texts of its panes."""
     prompts = cast(list[ContentJson], [*kept.prompts])
     return {
@@ -61,6 +62,24 @@ def comparison(kept: Comparison, texts: Mapping[int, PaneText]) -> ComparisonJso
         "system": kept.system,
         "params": kept.params,
         "panes": [_pane(kept, pane, texts.get(pane.pane, PaneText())) for pane in kept.panes],
+        "synthesis": made,
+    }
+
+
+def synthesis(made: Synthesis, text: PaneText, cost: float | None, *, is_old: bool) -> SynthesisJson:
+    """Return a synthesis as JSON."""
+    return {
+        "run_id": made.run_id,
+        "model": made.model,
+        "panes": [pane for pane, _ in made.panes],
+        "turn": made.turn,
+        "old": is_old,
+        "status": "running" if text.settlement is None else "settled",
+        "text": text.text,
+        "reasoning": text.reasoning or None,
+        "settlement": None if text.settlement is None else native.settlement(text.settlement),
+        "cost": cost,
+        "created_at": native.moment(made.created_at),
     }
 
 

@@ -374,6 +374,14 @@ SESSION_ERRORS = (
         "Start a new comparison.",
     ),
     ErrorHelp(
+        "too_few_answers",
+        "409",
+        "a synthesis needs two panes that have completed",
+        "Fewer than two panes of the comparison have completed with a text.",
+        "Run the panes again that did not complete (`POST …/rerun`), or read the one answer that there is.",
+        "26.25",
+    ),
+    ErrorHelp(
         "still_blind",
         "409",
         "this would reveal the model of a pane",

@@ -578,6 +578,23 @@ class ListedComparisonJson(ComparisonHeadJson):
     panes: list[ListedPaneJson]
 
 
+class SynthesisJson(TypedDict):
+    """One answer that a model makes of the answers of panes."""
+
+    run_id: str
+    model: str
+    panes: list[int]
+    turn: int
+    old: bool
+    """True if a pane has answered again since."""
+    status: Literal["running", "settled"]
+    text: str
+    reasoning: str | None
+    settlement: SettlementJson | None
+    cost: float | None
+    created_at: str
+
+
 class ComparisonJson(ComparisonHeadJson):
     """A comparison with its answers."""
 
@@ -586,6 +603,7 @@ class ComparisonJson(ComparisonHeadJson):
     system: str | None
     params: dict[str, Any]
     panes: list[PaneJson]
+    synthesis: SynthesisJson | None
 
 
 class ComparisonFrameJson(TypedDict):

@@ -33,6 +33,12 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
 @click.option("-m", "--model", "models", multiple=True, shell_complete=complete_models, help="Model; repeat for each.")
 @click.option("--blind", is_flag=True, help="Hide the model names until you vote.")
 @click.option("--sequential", is_flag=True, help="Run the models one at a time.")
+@click.option(
+    "--synthesis",
+    metavar="MODEL",
+    shell_complete=complete_models,
+    help="Let this model make one answer of all that completed.",
+)
 @click.option("--kind", help="Category for the leaderboard.")
 @click.option("--system", help="System prompt.")
 @click.option(
@@ -67,6 +73,7 @@ def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, *
     Examples:
       holdfast compare "Why is the sky blue?" -m openai/gpt-5 -m local/smollm2
       holdfast compare --blind "Write a haiku" -m a/x -m b/y      vote, then see the models
+      holdfast compare "How old is the moon?" -m a/x -m b/y --synthesis a/x
       holdfast compare --set prompts.jsonl -m a/x -m b/y --report report.html
 
     Exit code: 0 if all completed, else that of the worst: 1 failed, 4 stopped, 3 truncated.
@@ -74,6 +81,8 @@ def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, *
     if set_file or resume:
         if prompt:
             raise click.UsageError("Use a prompt or --set, not both.")
+        if what.pop("synthesis"):
+            raise click.UsageError("--synthesis is for one prompt, not for a set.")
         check_files(what["report"], what["answers"])
         sys.exit(asyncio.run(compare_set(set_file, resume, **what)))
     text = " ".join(prompt) if what["blind"] else with_input(prompt)
@@ -93,6 +102,7 @@ async def _compare(
     kind: str | None,
     system: str | None,
     timeout: float | None,
+    synthesis: str | None,
     as_json: bool,
     url: str | None,
     data: str | None,
@@ -107,13 +117,39 @@ async def _compare(
     async with connect(url, data, config) as api:
         with interruptible() as stop_requested:
             comparison = await _follow(api, body, stop_requested, silent=as_json)
+            if synthesis is not None and not stop_requested.is_set():
+                comparison = await _synthesize(api, comparison, synthesis, stop_requested, silent=as_json)
         if blind and not as_json:
             comparison = await _vote(api, comparison)
         if as_json:
             sys.stdout.write(show.as_json(comparison))
         else:
             _summary(comparison)
-    return EXIT[min((_outcome(pane) for pane in comparison["panes"]), key=WORST_FIRST.index)]
+    made = [comparison["synthesis"]] if comparison["synthesis"] else []
+    return EXIT[min((_outcome(each) for each in [*comparison["panes"], *made]), key=WORST_FIRST.index)]
+
+
+async def _synthesize(
+    api: Api, comparison: Object, model: str, stop_requested: asyncio.Event, *, silent: bool
+) -> Object:
+    """Let a model make one answer of those of the panes, and print it as it comes."""
+    path = f"/api/comparisons/{comparison['id']}"
+    begun = (await api.call("POST", f"{path}/synthesis", {"model": model}))["synthesis"]
+    labels = ", ".join(comparison["panes"][pane]["label"] for pane in begun["panes"])
+    if not silent:
+        sys.stdout.write(f"== Synthesis of {labels} by {begun['model']}\n\n")
+    with stopped_by(stop_requested, api, path, "comparison"):
+        async for event in api.events(begun["run_id"]):
+            if not silent and event["type"] == "text.delta":
+                sys.stdout.write(event["text"])
+                sys.stdout.flush()
+    comparison = await api.call("GET", path)
+    if not silent:
+        settlement = comparison["synthesis"]["settlement"]
+        sys.stdout.write("\n\n")
+        if settlement["outcome"] != "completed":
+            show.note(f"{settlement['outcome']}: {show.why({'settlement': settlement})}", "yellow")
+    return comparison
 
 
 async def _follow(api: Api, body: Object, stop_requested: asyncio.Event, *, silent: bool) -> Object:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....access import Payer
-from ....compare.model import DOCUMENT, MOST_PANES, Comparison, Pane, PaneAnswer, PromptContent
+from ....compare.model import DOCUMENT, MOST_PANES, Comparison, Pane, PaneAnswer, PromptContent, Synthesis
 from ....errors import BadRequest
 from ...kit.request import check_size
 
@@ -47,7 +47,8 @@ def checked_comparison(data: bytes) -> Comparison | None:
 
 def sessions_of(comparison: Comparison) -> list[str]:
     """Return the ids of the sessions of all panes, including those of earlier models."""
-    return [id for pane in comparison.panes for id in (*pane.left, pane.session_id)]
+    made = [] if comparison.synthesis is None else [comparison.synthesis.session_id]
+    return [*(id for pane in comparison.panes for id in (*pane.left, pane.session_id)), *made]
 
 
 def moved(comparison: Comparison, owner: str, new: NewIdFor, with_files: Callable[[Any], Any]) -> Comparison:
@@ -58,6 +59,7 @@ def moved(comparison: Comparison, owner: str, new: NewIdFor, with_files: Callabl
         owner=owner,
         prompts=tuple(_content(prompt, with_files) for prompt in comparison.prompts),
         panes=tuple(_pane(pane, new) for pane in comparison.panes),
+        synthesis=None if comparison.synthesis is None else _synthesis(comparison.synthesis, new),
         blind_runs={new("run", run): model for run, model in comparison.blind_runs.items()},
         is_stopping=False,
         key=None,
@@ -77,6 +79,11 @@ def _pane(pane: Pane, new: NewIdFor) -> Pane:
         run_id=_run(pane, new),
         later=None if pane.later is None else replace(pane.later, run_id=_run(pane.later, new)),
     )
+
+
+def _synthesis(made: Synthesis, new: NewIdFor) -> Synthesis:
+    panes = tuple((pane, new("run", run)) for pane, run in made.panes)
+    return replace(made, run_id=new("run", made.run_id), session_id=new("ses", made.session_id), panes=panes)
 
 
 def _run(answer: PaneAnswer, new: NewIdFor) -> str | None:
