@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from holdfast import events
+from holdfast.compare import shapes as comparisons
 from holdfast.wires import shapes
 
 FILE = Path(__file__).parents[1] / "web" / "src" / "protocol.generated.ts"
@@ -59,7 +60,7 @@ def aliases() -> Iterator[str]:
 
 def interfaces() -> Iterator[str]:
     """Yield every object: those of the shapes, then the events of a run."""
-    for shape in typed_dicts(shapes):
+    for shape in [*typed_dicts(shapes), *typed_dicts(comparisons)]:
         yield interface(inspect.type_info(shape))
     for event in run_events():
         if event in SENT_AS.values():
@@ -129,7 +130,8 @@ def type_of(info: inspect.Type) -> str:
 
 def name_of(cls: type) -> str:
     """Return what a type is called on the page: a shape without its `Json`, an event as an event."""
-    return cls.__name__.removesuffix("Json") if cls.__module__ == shapes.__name__ else f"{cls.__name__}Event"
+    is_shape = cls.__module__ in (shapes.__name__, comparisons.__name__)
+    return cls.__name__.removesuffix("Json") if is_shape else f"{cls.__name__}Event"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
+from holdfast.compare import shapes as comparisons
 from holdfast.wires import shapes
 from tests.requirements import requirement
 from tests.support.agents import serving
@@ -86,5 +87,5 @@ async def test_sessions_runs_and_comparisons_have_their_declared_types(world):
     assert fits(sessions, list[shapes.ListedSessionJson])
     assert fits(runs, list[shapes.ListedRunJson])
     assert fits(await api.get(f"/api/runs/{runs[0]['id']}"), shapes.RunJson)
-    assert fits(voted, shapes.ComparisonJson)
-    assert fits(listed, list[shapes.ListedComparisonJson])
+    assert fits(voted, comparisons.ComparisonJson)
+    assert fits(listed, list[comparisons.ListedComparisonJson])

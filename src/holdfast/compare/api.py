@@ -44,7 +44,6 @@ from ..store.documents import IdempotencyKeys
 from ..store.files import with_files
 from ..store.semantics import matched, sought
 from ..wires import native, sse
-from ..wires.shapes import ListedComparisonJson
 from . import wire as wire
 from .audience import Audience, RoundAnswer, RoundFrames
 from .model import (
@@ -64,6 +63,7 @@ from .model import (
     voted,
 )
 from .runs import ComparisonChange, ComparisonHalfMade, Round, Rounds
+from .shapes import ListedComparisonJson
 from .synthesis import Syntheses
 
 _shuffled = random.SystemRandom().shuffle  # so that the order does not show which model is in which pane

@@ -17,10 +17,10 @@ from ..events import StoppedBy
 from ..runs.run import Run
 from ..server.kit.http.errors import json_of
 from ..watchers import Watchers
-from ..wires.shapes import ComparisonJson
 from . import wire as wire
 from .model import Comparison, ComparisonNotFound, followed
 from .runs import Round, Rounds
+from .shapes import ComparisonJson
 
 LOOK_AGAIN = 0.25
 """Seconds between two reads of a round on another node."""

@@ -33,7 +33,6 @@ from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
 from ..watchers import Wake, Watchers
-from ..wires.shapes import ComparisonJson, SynthesisJson
 from . import wire as wire
 from .model import (
     DOCUMENT,
@@ -49,6 +48,7 @@ from .model import (
     settlement_of,
     stopping,
 )
+from .shapes import ComparisonJson, SynthesisJson
 from .sources import PaneReport, PaneSources
 
 logger = logging.getLogger(__name__)

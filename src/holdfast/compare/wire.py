@@ -12,25 +12,21 @@ import msgspec
 
 from ..events import Event, Settlement
 from ..wires import native, sse
-from ..wires.shapes import (
+from ..wires.shapes import ContentJson, OutcomeJson, SettlementJson, UsageJson, UsageSourceJson
+from .model import Comparison, Pane, PaneAnswer, Synthesis, fastest, label
+from .shapes import (
     ComparisonFrameJson,
     ComparisonHeadJson,
     ComparisonJson,
-    ContentJson,
     EarlierAnswerJson,
     ListedComparisonJson,
     ListedPaneJson,
     MetricsJson,
-    OutcomeJson,
     PaneEndingJson,
     PaneHeadJson,
     PaneJson,
-    SettlementJson,
     SynthesisJson,
-    UsageJson,
-    UsageSourceJson,
 )
-from .model import Comparison, Pane, PaneAnswer, Synthesis, fastest, label
 
 _encode = msgspec.json.Encoder().encode
 
