@@ -54,6 +54,7 @@ LAYERS: dict[str, int] = {
     "compare.scores": 2,
     "compare.wire": 2,
     "compare.model": 1,
+    "compare.shapes": 1,
     "evals.model": 1,
     "log": 1,
     "concurrency": 1,
@@ -94,6 +95,7 @@ SIDEWAYS = {
     ("wires", "history"),  # a wire renders what the lower half of its layer describes
     ("wires", "store"),
     ("compare.wire", "wires"),
+    ("compare.shapes", "wires"),
     ("compare", "server"),  # a comparison's panes are chats of the server
     ("server", "compare"),  # the services of the server hold its comparisons
     ("evals", "server"),
