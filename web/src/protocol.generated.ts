@@ -523,6 +523,20 @@ export interface ListedComparison {
   vote: Vote | null;
 }
 
+export interface Synthesis {
+  cost: number | null;
+  created_at: string;
+  model: string;
+  old: boolean;
+  panes: number[];
+  reasoning: string | null;
+  run_id: string;
+  settlement: Settlement | null;
+  status: "running" | "settled";
+  text: string;
+  turn: number;
+}
+
 export interface Comparison {
   blind: boolean;
   created_at: string;
@@ -538,6 +552,7 @@ export interface Comparison {
   revealed: boolean;
   settled_at: string | null;
   status: "running" | "settled";
+  synthesis: Synthesis | null;
   system: string | null;
   timeout: number | null;
   turns: number;
