@@ -1,5 +1,6 @@
 """Upstreams of every dialect break off wherever they can, and their answers are joined exactly."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -93,21 +94,27 @@ BREAKS = {
     "end": lambda spoken: [Eof()],
     "error": lambda spoken: [Raw(spoken.broken), Eof()],
     "malformed": lambda spoken: [Raw(spoken.malformed), Hang()],
+    "stall": lambda spoken: [Hang()],
 }
+IDLE = 2.5
+"""Seconds after which a silent run fails. At once: a stall lasts as long as this at every token."""
+ASKED = re.compile(r"Tell me (\d+)")
 
 
-class Model:
-    """Writes the story in a dialect, breaks off once, and goes on."""
+class Models:
+    """Write the story in a dialect. Each request says how much of it is told before the first call breaks off."""
 
-    def __init__(self, spoken, cut, breaks) -> None:
-        self.spoken, self.cut, self.breaks = spoken, cut, breaks
+    def __init__(self, spoken, breaks) -> None:
+        self.spoken, self.breaks = spoken, breaks
+        self.broken: set[int] = set()
 
     def __call__(self, request):
         spoken = self.spoken
         said = [(m.get("role"), spoken.text_of(m[spoken.content])) for m in request.body[spoken.messages]]
-        if self.cut:
-            tokens, self.cut = TOKENS[: self.cut], 0
-            return [Raw(spoken.write(tokens, ends=False)), *self.breaks]
+        cut = int(ASKED.search(said[0][1])[1])
+        if cut not in self.broken:
+            self.broken.add(cut)
+            return [Raw(spoken.write(TOKENS[:cut], ends=False)), *self.breaks]
         role, last = said[-1]
         if role in ("assistant", "model"):
             rest = TEXT[len(last) :]
@@ -130,20 +137,19 @@ async def test_an_answer_of_any_dialect_is_joined_exactly_at_every_token(tmp_pat
         provider = ProviderSettings(
             "up", dialect=dialect, base_url=base_url, api_key="k:s", models=("m",), prefills=prefills
         )
-        settings = Settings(data=str(tmp_path), providers=(provider,), retry_patience=0.0, drain=0.0)
+        settings = Settings(data=str(tmp_path), providers=(provider,), retry_patience=0.0, drain=0.0, idle_limit=IDLE)
         async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
-            api = Native(client)
-            for cut in range(1, len(TOKENS) + 1, STEP):
-                model = Model(spoken, cut, BREAKS[kind](spoken))
-                up.at = dict.fromkeys(PATHS, model)
-                run_id = await api.start(
-                    await api.new_session(), "Tell me", "up/m", headers={"holdfast-on-break": "continue"}
-                )
-                settlement = await api.settled(run_id)
+            api, models = Native(client), Models(spoken, BREAKS[kind](spoken))
+            up.at = dict.fromkeys(PATHS, models)
 
-                assert not model.cut
-                assert (TEXT, "completed") == (settlement["text"], settlement["outcome"]), (
-                    cut,
-                    settlement["error"],
-                    settlement["legs"],
-                )
+            async def told(cut):
+                session_id = await api.new_session()
+                headers = {"holdfast-on-break": "continue"}
+                return await api.settled(await api.start(session_id, f"Tell me {cut}", "up/m", headers=headers))
+
+            cuts = range(1, len(TOKENS) + 1, STEP)
+            settled = await asyncio.gather(*map(told, cuts))
+
+    assert {*cuts} == models.broken
+    for cut, settlement in zip(cuts, settled, strict=True):
+        assert (TEXT, "completed", 2) == (settlement["text"], settlement["outcome"], len(settlement["legs"])), cut

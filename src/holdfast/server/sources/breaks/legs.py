@@ -300,18 +300,19 @@ class Legs:
         """Await an answer. Raise `SourceStalled` if it is silent for too long."""
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
+        before_it_speaks, after = (SILENCE * (seconds or _NEVER) for seconds in (limits.first, limits.silence))
         idle = 0.0
 
         def look() -> None:
             nonlocal timer, idle
-            idle = SILENCE * ((limits.silence if outlet.has_spoken else limits.first) or _NEVER)
+            idle = after if outlet.has_spoken else before_it_speaks
             now, until = loop.time(), outlet.touched + idle
             # a model that reads a long prompt is not asked to read it again
             has_next = outlet.has_spoken or self._written.text or self._has_stand_in(self._asked[-1])
             if until <= now and has_next:
                 limit.reschedule(now)
-            else:
-                timer = loop.call_at(until if until > now else now + idle, look)
+            else:  # it may begin to speak at any moment, and then has less time
+                timer = loop.call_at(min(until if until > now else now + idle, now + after), look)
 
         limit = asyncio.timeout(None)
         try:
