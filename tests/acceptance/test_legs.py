@@ -5,6 +5,7 @@ import itertools
 import re
 import signal
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,9 @@ from holdfast.pricing import Price
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
+from tests.acceptance.surfaces import ag_ui_input
 from tests.requirements import requirement
+from tests.support.long import EVERYTHING, cases
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
@@ -84,6 +87,10 @@ class Model:
         if asked := ANCHOR.search(last["content"]):
             return TEXT[TEXT.rindex(asked[1], 0, len(messages[-2]["content"]) + 1) :]
         return TEXT
+
+
+def _first_request():
+    return SimpleNamespace(body={"messages": [{"role": "user", "content": "Tell me"}]})
 
 
 class World:
@@ -405,7 +412,7 @@ async def test_an_answer_goes_on_after_kill_9(tmp_path, prefills):
         server.client() as client,
     ):
         api = Native(client)
-        for cut in range(1, len(TOKENS), 12):
+        for cut in range(1, len(TOKENS) + 1, 1 if EVERYTHING else 20):
             up.models["m"] = Model(cut, breaks=[Hang()])
             run_id = await api.start(
                 await api.new_session(), "Tell me", "up/m", headers={"holdfast-on-break": "continue"}
@@ -418,6 +425,140 @@ async def test_an_answer_goes_on_after_kill_9(tmp_path, prefills):
 
             assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
             assert [None, "server_died"] == reasons
+
+
+BEGUN = {
+    "before its first event": [Headers(), Hang()],
+    "while it thinks": [Headers(), Role(), ReasoningDelta("Hm. "), Hang()],
+}
+
+
+@requirement("legs.crash")
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+@pytest.mark.parametrize("prefills", [False], ids=["turn"])
+async def test_an_answer_without_a_word_is_asked_for_again_after_kill_9(tmp_path, begun, prefills):
+    """There is nothing yet that could be there twice."""
+    async with (
+        Upstream() as up,
+        Server(tmp_path, [provider(up.base_url, prefills=prefills)]) as server,
+        server.client() as client,
+    ):
+        api = Native(client)
+        up.enqueue(begun)
+        run_id = await api.start(await api.new_session(), "Tell me", "up/m", headers={"holdfast-on-break": "continue"})
+        await up.next_request()
+        if begun is BEGUN["while it thinks"]:
+            reader = await api.events(run_id)
+            while (await reader.next_event()).event != "reasoning.delta":
+                pass
+        await server.kill9()
+        up.models["m"] = Model()
+        await server.restart()
+        settlement = await api.settled(run_id)
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert [("anew", "server_died", 0)] == [(leg["how"], leg["reason"], leg["at"]) for leg in settlement["legs"][1:]]
+
+
+@requirement("legs.crash", "legs.told")
+async def test_an_answer_goes_on_after_kill_9_in_its_second_leg(tmp_path, prefills):
+    """The legs before the crash are read from the log: none is told twice, and three are still the most."""
+    async with (
+        Upstream() as up,
+        Server(tmp_path, [provider(up.base_url, prefills=prefills)]) as server,
+        server.client() as client,
+    ):
+        api, first = Native(client), Model(20)
+        half = first(_first_request())
+        rest = Model().rest_of
+
+        def second(request):
+            up.models["m"] = Model()
+            return [Headers(), Role(), Delta(rest(request.body["messages"])[:90]), Hang()]
+
+        up.enqueue(half)
+        up.models["m"] = second
+        run_id = await api.start(await api.new_session(), "Tell me", "up/m", headers={"holdfast-on-break": "continue"})
+        await api.shown(run_id, TEXT[: len("".join(TOKENS[:20])) + 5])
+        await server.kill9()
+        await server.restart()
+        settlement = await api.settled(run_id)
+        log = [frame.json() for frame in await api.replay(run_id)]
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert [None, "upstream_broke", "server_died"] == [leg["reason"] for leg in settlement["legs"]]
+    assert [2, 3] == [event["leg"] for event in log if event["type"] == "leg.started"]
+
+
+@requirement("legs.joined")
+async def test_a_stop_between_two_legs_asks_nobody_any_more(world):
+    """What was said so far is the answer, and the call that had not answered yet is closed."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), Cut()], [Hang()])
+    session_id = await world.api.new_session()
+    run_id = await world.api.start(session_id, "Tell me", "up/m", headers={"holdfast-on-break": "continue"})
+    for _ in range(2):
+        await world.up.next_request()
+    stopped = (await world.api.stop(run_id))["settlement"]
+
+    assert ("stopped", "".join(TOKENS[:20]), []) == (stopped["outcome"], stopped["text"], stopped["legs"])
+    assert 2 == len(world.up.requests)
+    await world.up.requests[1].wait_closed()
+
+
+@requirement("legs.spent")
+@pytest.mark.parametrize("budget", [Budget(tokens_per_day=50)])
+async def test_a_budget_that_the_first_leg_has_spent_pays_for_no_second(world):
+    """The answer that broke off is charged, and nothing more is."""
+    world.up.enqueue([Headers(), Role(), *map(Delta, TOKENS[:20]), UsageChunk(60, 20), Cut()])
+    world.up.models["m"] = Model()
+    settlement, *_ = await world.run()
+
+    assert ("stopped", "budget") == (settlement["outcome"], settlement["by"])
+    assert 1 == len(world.up.requests)
+
+
+@requirement("legs.chosen")
+@pytest.mark.parametrize(
+    ("chosen", "status"),
+    [
+        ({"up/m": "continue", "up/*": "settle", "*": "settle"}, 200),
+        ({"up/*": "continue", "*": "settle"}, 200),
+        ({"*": "continue", "other/m": "settle"}, 200),
+        ({"up/m": "settle", "up/*": "continue"}, 406),
+        ({}, 406),
+    ],
+)
+async def test_the_settings_choose_for_a_model_for_its_provider_and_for_all(tmp_path, chosen, status):
+    """The nearest says it; a program that said nothing gets what the operator has chosen."""
+    async with Upstream() as up:
+        up.models["m"] = Model(20)
+        providers = (ProviderSettings("up", base_url=up.base_url, models=("m",), prefills=True),)
+        settings = Settings(data=str(tmp_path), providers=providers, on_break=chosen, retry_patience=0.0, drain=0.0)
+        async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
+            answered = await client.post("/v1/chat/completions", {**CHAT, "model": "up/m"})
+
+    assert status == answered.status
+
+
+@requirement("legs.told")
+async def test_the_wires_of_pages_tell_of_the_seam_where_it_is(world):
+    """As an event of the wire's own between the two parts of the text."""
+    seam = {"leg": 2, "model": "up/m", "reason": "upstream_broke", "at": len("".join(TOKENS[:20]))}
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Tell me"}]}
+    asked = {
+        "/ag-ui": ag_ui_input("t1", "up/m"),
+        "/api/chat": {"id": "c1", "messages": [message], "trigger": "submit-message", "model": "up/m"},
+    }
+    for path, body in asked.items():
+        world.up.models["m"] = Model(20)
+        response = await world.client.post(path, body, headers={"holdfast-on-break": "continue"})
+        events = [frame.json() for frame in await response.all_events() if frame.data != "[DONE]"]
+        [place] = [at for at, event in enumerate(events) if "leg" in (event.get("name") or event["type"])]
+        told = events[place].get("value") or events[place]["data"]
+        texts = ["".join(str(event.get("delta", "")) for event in part) for part in (events[:place], events[place:])]
+
+        assert seam == {name: told[name] for name in seam}, path
+        assert [TEXT[: seam["at"]], TEXT[seam["at"] :]] == texts
 
 
 @requirement("legs.spent")
@@ -451,22 +592,23 @@ async def test_a_budget_holds_across_legs(world):
 
 @requirement("legs.crash")
 @pytest.mark.parametrize("end", ["kill -9", "SIGTERM"])
-async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_path, end):
+@pytest.mark.parametrize("cut", cases(range(1, len(TOKENS) + 1), 30, reason="starts three servers at every token"))
+async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_path, end, cut):
     """A node that dies, or is restarted for an upgrade, cuts no answer short."""
     env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
     async with Upstream() as up, AsyncExitStack() as stack:
-        up.models["m"] = Model(30, breaks=[Hang()])
-        one, two = [
+        up.models["m"] = Model(cut, breaks=[Hang()])
+        one, two, _ = [
             await stack.enter_async_context(
                 Server(tmp_path / name, [provider(up.base_url, prefills=True)], config="drain = 0.0", env=env)
             )
-            for name in ("one", "two")
+            for name in ("one", "two", "three")
         ]
         async with one.client() as client, two.client() as other:
             api = Native(client)
             session_id = await api.new_session()
             run_id = await api.start(session_id, "Tell me", "up/m")
-            (await api.shown(run_id, "".join(TOKENS[:30]))).close()
+            (await api.shown(run_id, "".join(TOKENS[:cut]))).close()
             if end == "SIGTERM":
                 one.send_signal(signal.SIGTERM)
             else:

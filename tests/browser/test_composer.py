@@ -12,7 +12,7 @@ from playwright.async_api import expect
 from tests.browser.tab import Tab, becomes
 from tests.requirements import requirement
 from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Done, Finish, Headers, Role, answer
+from tests.support.upstream import Cut, Delta, Done, Finish, Headers, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -349,6 +349,20 @@ async def test_a_chat_can_be_told_to_continue_by_itself(tab, up, api):
         await dialog.get_by_role("button", name="Save").click()
         await expect(dialog).to_have_count(0)
         assert kept == (await api.session(session_id))["on_break"]
+
+
+@requirement("legs.told")
+async def test_a_response_of_two_calls_says_so_in_a_quiet_line_now_and_later(tab, up, api):
+    """Whoever reads it sees one response, and that it was not written in one go."""
+    session_id = await api.new_session(model="up/m", on_break="continue")
+    begin = [Headers(), Role(), Delta("The keeper counted "), Cut()]
+    up.enqueue(begin, answer("The keeper counted ", "the tides."))
+    await tab.open(f"/s/{session_id}")
+    await tab.say("And then?")
+    for _ in range(2):
+        await tab.sees_ending("completed", "The keeper counted the tides.")
+        await expect(tab.last_answer.get_by_text("The response broke off, and up/m went on with it.")).to_be_visible()
+        await tab.page.reload()
 
 
 @requirement("ui.browser-composer")

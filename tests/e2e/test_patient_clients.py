@@ -21,7 +21,7 @@ from tests.support.upstream import Delta, Done, Finish, Headers, Pause, Raw, Rol
 from tests.support.waiting import SOON
 
 Client = Callable[[str, str, float], Awaitable[str]]
-"""Asks for the model of an address about a name, with its own limit of silence in seconds, and returns the answer."""
+"""Asks the model of a server something, with its own limit of silence in seconds, and returns the answer."""
 
 MINUTES = 6 * 60.0
 LIMIT = 600.0
@@ -30,26 +30,26 @@ ANSWER = [Delta(FACT), Finish("stop"), Done()]
 COMMENTS: Script = [Headers(), Role(), *([Raw(b": OPENROUTER PROCESSING\n\n"), Pause(10.0)] * 15), *ANSWER]
 
 
-async def chat(url: str, name: str, limit: float) -> str:
+async def chat(url: str, asked: str, limit: float) -> str:
     """Ask as openai-python does for chat completions."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, timeout=limit) as client:
-        messages = [{"role": "user", "content": name}]
+        messages = [{"role": "user", "content": asked}]
         stream = await client.chat.completions.create(model="up/m", messages=messages, stream=True)  # type: ignore[call-overload]
         return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
 
 
-async def responses(url: str, name: str, limit: float) -> str:
+async def responses(url: str, asked: str, limit: float) -> str:
     """Ask as openai-python does for a response."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, timeout=limit) as client:
-        stream = await client.responses.create(model="up/m", input=name, stream=True)
+        stream = await client.responses.create(model="up/m", input=asked, stream=True)
         return "".join([event.delta async for event in stream if event.type == "response.output_text.delta"])
 
 
-async def messages(url: str, name: str, limit: float) -> str:
+async def messages(url: str, asked: str, limit: float) -> str:
     """Ask as anthropic-python does."""
     async with AsyncAnthropic(base_url=url, api_key=KEY, timeout=limit) as client:
-        asked = [{"role": "user", "content": name}]
-        async with client.messages.stream(model="up/m", max_tokens=100, messages=asked) as stream:  # type: ignore[arg-type]
+        said = [{"role": "user", "content": asked}]
+        async with client.messages.stream(model="up/m", max_tokens=100, messages=said) as stream:  # type: ignore[arg-type]
             return "".join([piece async for piece in stream.text_stream])
 
 
@@ -66,9 +66,13 @@ async def serving(folder: Path, config: str) -> AsyncIterator[tuple[Upstream, Se
         yield up, server
 
 
+def question(name: str) -> str:
+    return f"What has the sea to say to {name}?"
+
+
 def asked_about(up: Upstream, name: str) -> int:
-    """How often the model was asked about something, but for the titles that coding agents ask for."""
-    sent = [request.body for request in up.requests if name in str(request.body["messages"])]
+    """How often the model was asked for a client, but for the titles that coding agents ask for."""
+    sent = [request.body for request in up.requests if question(name) in str(request.body["messages"])]
     return len([body for body in sent if name in CLIENTS or body.get("tools")])
 
 
@@ -77,7 +81,7 @@ async def test_clients_wait_for_a_silent_model_for_longer_than_their_own_limit(t
     """What keeps them waiting are the events that the server sends meanwhile. Only their limit is shorter here."""
     async with serving(tmp_path, "heartbeat = 0.3") as (up, server):
         up.models["m"] = [Pause(SOON + 5.0), Headers(), Role(), *ANSWER]
-        said = await asyncio.gather(*(client(server.url, name, SOON) for name, client in CLIENTS.items()))
+        said = await asyncio.gather(*(client(server.url, question(name), SOON) for name, client in CLIENTS.items()))
 
     assert [FACT] * len(CLIENTS) == said
     assert [1] * len(CLIENTS) == [asked_about(up, name) for name in CLIENTS]
@@ -85,7 +89,7 @@ async def test_clients_wait_for_a_silent_model_for_longer_than_their_own_limit(t
 
 async def worked(folder: Path, server: Server, up: Upstream, name: str) -> str:
     """Let a coding agent ask, and return what it prints."""
-    process = await Desk(folder / name, server, up).start(AGENTS[name], name)
+    process = await Desk(folder / name, server, up).start(AGENTS[name], question(name))
     try:
         printed, errors = await process.communicate()
     finally:
@@ -104,7 +108,7 @@ async def test_every_client_waits_for_six_minutes_and_asks_once(tmp_path, silenc
     config = '[limits]\n"up/m" = { first_token = 900 }' if silence == "silence" else ""
     async with serving(tmp_path / "data", config) as (up, server):
         up.models["m"] = [Pause(MINUTES), Headers(), Role(), *ANSWER] if silence == "silence" else COMMENTS
-        asking = [client(server.url, name, LIMIT) for name, client in CLIENTS.items()]
+        asking = [client(server.url, question(name), LIMIT) for name, client in CLIENTS.items()]
         async with asyncio.timeout(2 * MINUTES):
             said = await asyncio.gather(*asking, *(worked(tmp_path, server, up, name) for name in agents))
         runs = [asked_about(up, name) for name in (*CLIENTS, *agents)]
