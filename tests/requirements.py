@@ -328,6 +328,7 @@ REQUIREMENTS: dict[str, str] = {
         "A search names for each session a message with the words, and its sentence, the words marked, with its place; "
         "a long message is searched to its end."
     ),
+    "hist.titles": "A model that the operator chooses titles chats after a response, and never in place of a person.",
     "hist.filing": (
         "Folders, tags and the archive are an owner's own: a list is filtered by them, a search finds archived chats, "
         "and filing is no change of the conversation."

@@ -87,7 +87,7 @@ async def test_a_provider_that_is_added_answers_at_once_and_after_a_restart(up, 
     assert f"Bearer {KEY}" == up.requests[0].headers["authorization"]
     assert shown == again
     assert ("mine/m", {"mine/m": "scripted/echo"}) == (shown["default_model"], shown["fallbacks"])
-    assert {"default_model": "ui", "fallbacks": "ui"} == shown["sources"]
+    assert {"default_model": "ui", "title_model": "default", "fallbacks": "ui"} == shown["sources"]
     assert {
         "name": "mine",
         "dialect": "openai",
@@ -282,7 +282,7 @@ async def test_what_is_set_by_the_environment_or_a_file_is_refused_with_where(up
     assert [("openai", "env", True), ("local", "default", False), ("scripted", "default", False)] == [
         (each["name"], each["source"], each["key_set"]) for each in by_env["providers"]
     ]
-    assert {"default_model": "file", "fallbacks": "file"} == by_file["sources"]
+    assert {"default_model": "file", "title_model": "default", "fallbacks": "file"} == by_file["sources"]
     assert [("up", "file", False), ("local", "default", False), ("scripted", "default", False)] == [
         (each["name"], each["source"], each["editable"]) for each in by_file["providers"]
     ]

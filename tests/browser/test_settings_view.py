@@ -1,12 +1,14 @@
 """The settings as a person changes them."""
 
+import re
+
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.requirements import requirement
 from tests.support.server import Server, provider
-from tests.support.upstream import Status, Upstream
+from tests.support.upstream import Status, Upstream, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -171,7 +173,8 @@ async def test_what_the_file_sets_is_shown_with_its_place_and_cannot_be_changed(
 async def test_the_default_model_and_the_theme_are_chosen(new_tab, api):
     """The one counts for the server, the other for this browser; both are still there after a reload."""
     tab = await new_tab("/settings")
-    await tab.press("Change")
+    section = tab.page.get_by_role("heading", name="Default model").locator("..")
+    await section.get_by_role("button", name="Change").click()
     await tab.page.get_by_role("dialog").get_by_role("combobox").fill("up/m")
     await tab.page.get_by_role("dialog").get_by_role("combobox").press("Enter")
     await expect(tab.button("Reset")).to_be_visible()
@@ -184,6 +187,27 @@ async def test_the_default_model_and_the_theme_are_chosen(new_tab, api):
     await tab.finds(
         ["dark", "dense"], "[document.documentElement.dataset.theme, document.documentElement.dataset.density]"
     )
+
+
+@requirement("ui.browser-settings", "hist.titles")
+async def test_a_model_that_titles_chats_is_chosen_and_turned_off(new_tab, up, api):
+    """The title of an open chat changes by itself, in the list and above the chat."""
+    tab = await new_tab("/settings", viewport={"width": 390, "height": 800})
+    section = tab.page.get_by_role("heading", name="Chat titles").locator("..")
+    await expect(section).to_contain_text("The beginning of the first message")
+    await section.get_by_role("button", name="Change").click()
+    await tab.page.get_by_role("dialog", name="Chat titles").get_by_role("combobox").fill("up/m")
+    await tab.page.get_by_role("dialog", name="Chat titles").get_by_role("combobox").press("Enter")
+    await expect(section.locator("strong")).to_have_text("up/m")
+    up.enqueue(answer("Because."), answer("Of the hold of barnacles"))
+    session = await api.new_session()
+    chat = await new_tab(f"/s/{session}")
+    await api.settled(await api.start(session, "Why do they hold fast?", "up/m"))
+    await expect(chat.page).to_have_title(re.compile("Of the hold of barnacles"))
+    await section.get_by_role("button", name="Turn off").click()
+
+    await expect(section).to_contain_text("The beginning of the first message")
+    assert (await api.get("/api/settings"))["title_model"] is None
 
 
 @requirement("ui.browser-settings")

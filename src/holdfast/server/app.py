@@ -32,6 +32,7 @@ from .features.schedules.feature import SchedulesFeature
 from .features.sessions.feature import SessionsFeature
 from .features.settings.settings import SettingsFeature
 from .features.sharing.feature import SharingFeature
+from .features.titles.feature import TitlesFeature
 from .features.versions.feature import VersionsFeature
 from .kit.calls import http_of
 from .kit.feature import Feature, endpoints_of
@@ -130,6 +131,7 @@ class HoldfastServer:
         versions = VersionsFeature(http, running, reach, sessions.views)
         context = ContextFeature(http, running, reach, sessions.views)
         chats = [chat, self.responses, sessions, versions, context, presets, schedules, sharing]
+        chats.append(TitlesFeature(running, observers, configured))
         self.notifications = NotificationsFeature(http, running, reach, sealer, settings, environ)
         others = [*chats, self.notifications, self.compare, self.evals, self.data, budgets]
         features = [*started, *others, self.auditing, self.observe]

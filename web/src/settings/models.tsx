@@ -11,36 +11,72 @@ import { change, type ServerSettings, tellSource } from "./state";
 const isOpen = ({ editable }: ServerSettings, source: string) => editable && (source === "ui" || source === "default");
 
 export function DefaultModel({ settings }: { settings: ServerSettings }) {
-  const [isChoosing, setChoosing] = useState(false);
-  const source = settings.sources.default_model;
-  const set = (default_model: string | null) => change({ default_model }).catch(complain);
   return (
-    <section aria-labelledby="default-model">
-      <h2 id="default-model">{t().defaultModel}</h2>
+    <OneModel
+      settings={settings}
+      name="default_model"
+      title={t().defaultModel}
+      otherwise={models.value.default ?? t().none}
+      why={t().chosenByServer}
+      back={t().reset}
+    />
+  );
+}
+
+/** The model that titles chats, which costs a request for each chat: off by default. */
+export function TitleModel({ settings }: { settings: ServerSettings }) {
+  return (
+    <OneModel
+      settings={settings}
+      name="title_model"
+      title={t().chatTitles}
+      note={t().chatTitlesNote}
+      otherwise={t().chatTitlesOff}
+      back={t().turnOff}
+    />
+  );
+}
+
+interface OneModelProps {
+  settings: ServerSettings;
+  name: "default_model" | "title_model";
+  title: string;
+  note?: string;
+  /** What is there without a model, and why. */
+  otherwise: string;
+  why?: string;
+  /** The button that goes back to it. */
+  back: string;
+}
+
+function OneModel({ settings, name, title, note, otherwise, why, back }: OneModelProps) {
+  const [isChoosing, setChoosing] = useState(false);
+  const source = settings.sources[name];
+  const chosen = settings[name];
+  const badge = chosen ? t().setFrom[source] : why;
+  const set = (model: string | null) => change({ [name]: model }).catch(complain);
+  const id = name.replace("_", "-");
+  return (
+    <section aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {note && <p class="note">{note}</p>}
       <div class="line">
-        <strong>{settings.default_model ?? models.value.default ?? t().none}</strong>
-        <span class="badge">{settings.default_model ? t().setFrom[source] : t().chosenByServer}</span>
+        <strong>{chosen ?? otherwise}</strong>
+        {badge && <span class="badge">{badge}</span>}
         {isOpen(settings, source) && (
           <>
             <button type="button" class="small" onClick={() => setChoosing(true)}>
               {t().change}
             </button>
-            {settings.default_model && (
+            {chosen && (
               <button type="button" class="small quiet" onClick={() => set(null)}>
-                {t().reset}
+                {back}
               </button>
             )}
           </>
         )}
       </div>
-      {isChoosing && (
-        <ModelDialog
-          title={t().defaultModel}
-          chosen={settings.default_model}
-          onChoose={set}
-          onClose={() => setChoosing(false)}
-        />
-      )}
+      {isChoosing && <ModelDialog title={title} chosen={chosen} onChoose={set} onClose={() => setChoosing(false)} />}
     </section>
   );
 }

@@ -22,9 +22,11 @@ export interface Provider {
 
 export interface ServerSettings {
   default_model: string | null;
+  /** The model that titles chats; null for the beginning of the first message. */
+  title_model: string | null;
   fallbacks: Record<string, string>;
   providers: Provider[];
-  sources: { default_model: Source; fallbacks: Source };
+  sources: { default_model: Source; title_model: Source; fallbacks: Source };
   editable: boolean;
 }
 
@@ -54,6 +56,7 @@ export async function load(): Promise<void> {
 
 interface Change {
   default_model?: string | null;
+  title_model?: string | null;
   providers?: ProviderChange[];
   fallbacks?: Record<string, string>;
 }

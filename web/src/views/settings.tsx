@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { key } from "../api";
 import { forgetKey } from "../connection";
 import { Shortcuts } from "../help";
-import { DefaultModel, Fallbacks } from "../settings/models";
+import { DefaultModel, Fallbacks, TitleModel } from "../settings/models";
 import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
@@ -90,6 +90,7 @@ function OfTheServer({ isAdding }: { isAdding: boolean }) {
       <Providers settings={set} isAdding={isAdding} />
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />
+      {set.editable && <TitleModel settings={set} />}
       {set.editable && (
         <section aria-labelledby="status">
           <h2 id="status">{t().status}</h2>

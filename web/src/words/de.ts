@@ -549,6 +549,11 @@ export const de: Words = {
   chosenByServer: "nicht gesetzt: das erste, das geht",
   change: "Ändern",
   reset: "Zurücksetzen",
+  chatTitles: "Titel der Chats",
+  chatTitlesNote:
+    "Ein Modell kann nach der ersten Antwort eines Chats einen Titel schreiben. Das ist eine weitere Anfrage, deren Kosten zählen.",
+  chatTitlesOff: "Der Anfang der ersten Nachricht",
+  turnOff: "Ausschalten",
   fallbacks: "Ersatzmodelle",
   fallbacksNote: "Fällt ein Modell aus, antwortet stattdessen sein Ersatzmodell. Die Nachricht zeigt, welches.",
   removeFallback: (model) => `Ersatz für ${model} entfernen`,

@@ -542,6 +542,11 @@ export const en = {
   chosenByServer: "not set: the first that works",
   change: "Change",
   reset: "Reset",
+  chatTitles: "Chat titles",
+  chatTitlesNote:
+    "A model can write a title after the first response of a chat. It is one more request, whose cost counts.",
+  chatTitlesOff: "The beginning of the first message",
+  turnOff: "Turn off",
   fallbacks: "Fallbacks",
   fallbacksNote: "If a model fails, its fallback responds instead. The message shows which one did.",
   removeFallback: (model: string) => `Remove fallback for ${model}`,

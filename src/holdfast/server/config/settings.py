@@ -226,6 +226,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     default_model: str = ""
     """The model of requests and sessions that name none. Default: the first model of a configured provider, else the
     only agent, else the first model of a discovered local server, else a demo model."""
+    title_model: str = ""
+    """The model that titles chats after their first response. Default: none; a title is the beginning of a message."""
     discover: bool | Literal["auto"] = "auto"
     """Discover model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
     providers and the server needs no key."""
@@ -486,8 +488,7 @@ def unknown_variables(environ: Mapping[str, str], settings: Settings) -> list[st
     )
 
 
-CLIENT_KEY = "HOLDFAST_CLIENT_KEY"
-"""The variable with the API key that the command line sends. What a server demands is the setting `api_key`."""
+CLIENT_KEY = "HOLDFAST_CLIENT_KEY"  # what the command line sends; a server demands its setting `api_key`
 OTHER_VARIABLES = {"HOLDFAST_CONFIG", "HOLDFAST_URL", CLIENT_KEY, "HOLDFAST_LAB_KEY", "HOLDFAST_CALL"}
 """Variables that are no settings: of the command line, of the conformance lab, and of tools' processes."""
 OF_TESTS = ("HOLDFAST_TEST_", "HOLDFAST_BENCH_")

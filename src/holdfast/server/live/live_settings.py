@@ -71,6 +71,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The settings of the UI. A field that is left out stays; a given one replaces all that the UI had set there."""
 
     default_model: str | msgspec.UnsetType | None = msgspec.UNSET
+    title_model: str | msgspec.UnsetType | None = msgspec.UNSET
     providers: tuple[ProviderChange, ...] | msgspec.UnsetType = msgspec.UNSET
     fallbacks: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
@@ -110,7 +111,7 @@ class Configured:
         self.providers = Providers(self._provided.keep(self._provided.made(self.provider_settings())))
         check_fallbacks(settings.fallbacks, self._names())
         check_aliases(settings.aliases)
-        check_default_model(settings.default_model, self._names() | {AGENT}, settings.aliases)
+        check_models_named(settings, self._names())
         self.providers.aliases = settings.aliases
 
     # current values
@@ -126,6 +127,11 @@ class Configured:
     def default_model(self) -> str:
         """The model of a session that names none; empty if none is set."""
         return self._given.default_model or self._saved.default_model
+
+    @property
+    def title_model(self) -> str:
+        """The model that titles chats; empty for the beginning of the first message."""
+        return self._given.title_model or self._saved.title_model
 
     @property
     def fallbacks(self) -> Mapping[str, str]:
@@ -144,13 +150,19 @@ class Configured:
         """Return the names of the providers that come from discovery alone."""
         return frozenset(each.name for each in self.provider_settings() if self._source_of(each) == "found")
 
-    def profile(self, provider: str) -> str | None:
-        """Return the profile of a provider: the kind of its upstream."""
-        return next((described.profile for described in self.provider_settings() if described.name == provider), None)
+    def described(self, provider: str) -> ProviderSettings | None:
+        """Return a provider as it is set up; None for one that is not there."""
+        return next((each for each in self.provider_settings() if each.name == provider), None)
 
     def dialect(self, provider: str) -> str | None:
         """Return the dialect of a provider's upstream."""
-        return next((described.dialect for described in self.provider_settings() if described.name == provider), None)
+        described = self.described(provider)
+        return None if described is None else described.dialect
+
+    def limit_of_tokens(self, provider: str) -> str:
+        """Return an upstream's name of the token limit: OpenAI's newer models refuse the older one."""
+        described = self.described(provider)
+        return "max_completion_tokens" if described is not None and described.profile == "openai" else "max_tokens"
 
     def _names(self) -> set[str]:
         """Return the names of all providers, including those that may yet be discovered."""
@@ -161,9 +173,10 @@ class Configured:
         """Return the settings as JSON: never a key, and the addresses of upstreams for admins only."""
         return {
             "default_model": self.default_model or None,
+            "title_model": (self.title_model or None) if to_admin else None,
             "fallbacks": dict(self.fallbacks),
             "providers": [self._shown(described, to_admin) for described in self.provider_settings()],
-            "sources": {name: self.source(name) for name in ("default_model", "fallbacks")},
+            "sources": {name: self.source(name) for name in ("default_model", "title_model", "fallbacks")},
             "editable": to_admin,
         }
 
@@ -277,7 +290,7 @@ class Configured:
                 async with self._made_for(self.provider_settings()) as made:
                     check_fallbacks(settings.fallbacks, self._names())
                     check_aliases(settings.aliases)
-                    check_default_model(settings.default_model, self._names() | {AGENT}, settings.aliases)
+                    check_models_named(settings, self._names())
             except BaseException:
                 self._given, self._sources, self._names_none = before
                 raise
@@ -298,12 +311,11 @@ class Configured:
 
     def _changed(self, requested: Change) -> Saved:
         saved = self._saved
-        if not isinstance(requested.default_model, msgspec.UnsetType):
-            self._refuse_pinned("default_model")
-            saved = replace(saved, default_model=requested.default_model or "")
-        if not isinstance(requested.fallbacks, msgspec.UnsetType):
-            self._refuse_pinned("fallbacks")
-            saved = replace(saved, fallbacks=requested.fallbacks)
+        given = {name: getattr(requested, name) for name in ("default_model", "title_model", "fallbacks")}
+        for name, value in given.items():
+            if value is not msgspec.UNSET:
+                self._refuse_pinned(name)
+                saved = replace(saved, **{name: value or type(getattr(saved, name))()})
         if not isinstance(requested.providers, msgspec.UnsetType):
             saved = replace(saved, providers=self._changed_providers(requested.providers))
         return saved
@@ -373,10 +385,12 @@ class Configured:
         except SettingsError as error:
             raise BadRequest(str(error), param="fallbacks") from None
         if saved.default_model and saved.default_model != self._saved.default_model:
-            await self._check_default(saved.default_model, providers.with_added(self.providers.added))
+            await self._check_model(saved.default_model, providers.with_added(self.providers.added))
+        if saved.title_model and saved.title_model != self._saved.title_model:
+            await self._check_model(saved.title_model, providers)
 
-    async def _check_default(self, name: str, providers: Providers) -> None:
-        """Refuse a default model that does not exist. An upstream without a list of models may have any."""
+    async def _check_model(self, name: str, providers: Providers) -> None:
+        """Refuse a model that does not exist. An upstream without a list of models may have any."""
         provider, model, _ = await providers.find(name)
         if provider.demo or model in await provider.list_models():
             return
@@ -418,7 +432,8 @@ def with_saved(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings
     """
     saved_here = SavedFile(None) if settings.store else saved_file(settings, os.environ)
     configured = Configured(settings, sources, os.environ, saved_here)
-    changed = {"default_model": configured.default_model, "fallbacks": dict(configured.fallbacks)}
+    changed = {name: getattr(configured, name) for name in ("default_model", "title_model")}
+    changed |= {"fallbacks": dict(configured.fallbacks)}
     saved = {name: "ui" for name in changed if configured.source(name) == "ui"}
     described = configured.provider_settings()
     saved |= {"providers": f"{sources['providers']}, ui"} if described != settings.providers else {}
@@ -443,11 +458,13 @@ def check_aliases(aliases: Mapping[str, str]) -> None:
             raise SettingsError(f"In aliases: {alias!r} = {model!r} must name a model, not another alias.")
 
 
-def check_default_model(model: str, names: set[str], aliases: Mapping[str, str]) -> None:
-    """Refuse a default model of a provider that does not exist. A bare name is looked up at each request."""
-    provider, slash, _ = model.partition("/")
-    if slash and model not in aliases and provider not in names:
-        raise SettingsError(f"In default_model: no provider named {provider!r}.{suggestion(provider, names)}")
+def check_models_named(settings: Settings, names: set[str]) -> None:
+    """Refuse a model of a provider that does not exist. A bare name is looked up at each request."""
+    for setting, known in (("default_model", names | {AGENT}), ("title_model", names)):
+        model = getattr(settings, setting)
+        provider, slash, _ = model.partition("/")
+        if slash and model not in settings.aliases and provider not in known:
+            raise SettingsError(f"In {setting}: no provider named {provider!r}.{suggestion(provider, known)}")
 
 
 def _check_dialects(requested: Change) -> None:

@@ -32,6 +32,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the UI."""
 
     default_model: str = ""
+    title_model: str = ""
     providers: tuple[ProviderSettings, ...] = ()
     fallbacks: dict[str, str] = {}
 
@@ -47,7 +48,7 @@ class KeptSettings(Saved, frozen=True, kw_only=True, omit_defaults=True):
 def to_keep(saved: Saved, sealer: Sealer, name: str) -> KeptSettings:
     """Return settings in the form in which they are stored under a name. Blocks on the disk."""
     if not saved.providers:
-        return KeptSettings(default_model=saved.default_model, fallbacks=saved.fallbacks)
+        return msgspec.convert(saved, KeptSettings, from_attributes=True)
     sealed = sealer.seal(name, msgspec.json.encode(saved))
     return KeptSettings(sealed=b64encode(sealed).decode(), names=tuple(each.name for each in saved.providers))
 
@@ -55,7 +56,7 @@ def to_keep(saved: Saved, sealer: Sealer, name: str) -> KeptSettings:
 def opened(kept: KeptSettings, sealer: Sealer, name: str) -> Saved:
     """Return the settings that were stored under a name. Blocks on the disk."""
     if not kept.sealed:
-        return Saved(default_model=kept.default_model, providers=kept.providers, fallbacks=kept.fallbacks)
+        return msgspec.convert(kept, Saved, from_attributes=True)
     try:
         return msgspec.json.decode(sealer.open(name, b64decode(kept.sealed)), type=Saved)
     except CannotUnseal as error:

@@ -126,7 +126,7 @@ class ResponsesApi(Feature):
         provider = allowed.model.found.provider
         owner, is_native = allowed.caller.owner, self._configured.dialect(provider.name) == DIALECT
         items = items_of(body.input, follows=body.follows)
-        params = params_of(body, decoded, self._limit_of(provider.name))
+        params = params_of(body, decoded, self._configured.limit_of_tokens(provider.name))
         ask = msgspec.structs.replace(
             _ask_of(body, decoded, await resolved(self._store, owner, items)),
             params=params,
@@ -145,10 +145,6 @@ class ResponsesApi(Feature):
             return await allowed.start(record, keep=body.is_stored or allowed.key is not None)
         start = partial(allowed.start, record, keep=True)
         return await self._turns.start(body.conversation_id, record, start)
-
-    def _limit_of(self, provider: str) -> str:
-        """Return the upstream's name of the token limit: OpenAI's newer models refuse the older one."""
-        return "max_completion_tokens" if self._configured.profile(provider) == "openai" else "max_tokens"
 
     # Token counts and compaction.
 

@@ -17,7 +17,7 @@ from ..accounts.keys import Keys, short_keys
 logger = logging.getLogger(__name__)
 
 LIVE = (
-    *("default_model", "default_providers", "discover", "providers", "fallbacks", "aliases"),
+    *("default_model", "title_model", "default_providers", "discover", "providers", "fallbacks", "aliases"),
     *("api_key", "keys"),
     *("log_level", "log_levels", "log_format"),
     *("body_limit", "drain", "heartbeat", "send_timeout", "event_days", "retention_days"),

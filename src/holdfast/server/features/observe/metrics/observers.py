@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .....engine.core import Core
 from .....nodes.recovery import Again
-from .....runs.run import Run
+from .....runs.run import Observe, Run
 from .....store import RunRecord, Store
 from .....task_context.logged_run import LOGGED_RUN
 from ....config.settings import Settings
@@ -23,7 +25,8 @@ class Observers:
         self.traces = traces
         """None if traces are off."""
         parts = (activity, metrics, traces)
-        self._settled = tuple(part.settled for part in parts if part is not None)
+        self._settled: list[Observe] = [part.settled for part in parts if part is not None]
+        self._begun: list[Callable[[RunRecord], object]] = [] if traces is None else [traces.begin]
 
     def store(self, store: Store) -> Store:
         """Return the store, measured and traced."""
@@ -39,11 +42,16 @@ class Observers:
         if self.traces is not None:
             self.traces.watch(engine)
 
+    def listen(self, *, begun: Callable[[RunRecord], object], settled: Observe) -> None:
+        """Call functions with each run that begins and settles here. They must not block."""
+        self._begun.append(begun)
+        self._settled.append(settled)
+
     def enter(self, record: RunRecord) -> None:
         """Begin a run, in the task that reads its source."""
         LOGGED_RUN.set((record.id, record.session_id))  # the task is the run's own
-        if self.traces is not None:
-            self.traces.begin(record)
+        for begun in self._begun:
+            begun(record)
 
     def settled(self, run: Run) -> None:
         """Count a run that has settled here."""

@@ -1,0 +1,1 @@
+"""Titles of chats that a model writes."""
