@@ -64,10 +64,12 @@ class ThumbsApi(Feature):
             why=body.why.strip(),
         )
         id = thumb_id(session.id, message.id)
-        await self._thumbs.get_or_create(id, thumb, owner=session.owner)
-        await self._thumbs.change_or_delete(id, lambda _: thumb)
+        await self._thumbs.exchange(id, thumb, owner=session.owner)
         stored = await self._thumbs.get(id)
-        return Json(_shown(stored) if stored is not None else {})
+        if stored is None or await self._store.get_session(session.id) is None:
+            await self._thumbs.delete(id)  # the chat was deleted meanwhile, and its votes with it
+            raise MessageNotFound(message_id)
+        return Json(_shown(stored))
 
     @Endpoint(
         "DELETE",
