@@ -2,6 +2,7 @@
 
 import io
 import json
+import tempfile
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -140,15 +141,17 @@ async def test_a_chat_that_cannot_be_read_is_named_and_the_others_are_added(worl
     wrong: dict[str, Any] = {"title": "Wrong", "conversationId": "w", "messages": 7}
     empty = conversation(head="root", title="Nothing said", conversation_id="e")
     good = conversation(node("q", "root", "user", "Good"), head="q", title="Good among bad", conversation_id="g")
-    report = await send(world.api, [circle, wrong, empty, good])
+    half = conversation(node("h", "root", "user", "Cut \ud83d off"), head="h", title="Half \udc00", conversation_id="h")
+    report = await send(world.api, [circle, wrong, empty, half, good])
 
-    assert (4, 1, 1, 2) == tuple(report[name] for name in ("found", "added", "empty", "refused"))
+    assert (5, 2, 1, 2) == tuple(report[name] for name in ("found", "added", "empty", "refused"))
     assert [("Round", "circle"), ("Wrong", "no list of messages")] == [
         (refusal["title"], why)
         for refusal, why in zip(report["refusals"], ("circle", "no list of messages"), strict=True)
         if why in refusal["why"]
     ]
     assert 1 == len(await chats(world.api, "among"))
+    assert "Cut ? off" == (await opened(world.api, "half"))["messages"][0]["content"]
 
 
 def bomb(size: int = 500 * 1024 * 1024) -> bytes:
@@ -200,7 +203,6 @@ async def test_a_hostile_file_is_refused_with_words_and_leaves_nothing(world, da
 
     assert code == told["error"]["code"]
     assert before == (await world.api.get("/api/sessions?archived=any&limit=200"))["sessions"]
-    assert [] == [*Path("/tmp").glob("holdfast-import-*")]
 
 
 @requirement("imports.report")
@@ -211,8 +213,10 @@ async def test_progress_is_told_while_chats_are_added(world):
         for n in range(30)
     ]
     response = await send(world.api, many, accept="text/event-stream")
+    named = [*Path(tempfile.gettempdir()).glob("*holdfast-import*")]
     events = [(frame.event, frame.json()) for frame in await response.all_events()]
 
+    assert [] == named, "a crash would leave the whole export behind"
     assert {"import.progress"} == {event for event, _ in events[:-1]}
     assert "import.ended" == events[-1][0]
     assert (30, 30) == (events[-1][1]["report"]["found"], events[-1][1]["report"]["added"])

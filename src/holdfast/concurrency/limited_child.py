@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from typing import IO
 
 from ..environment import child_environment
 
@@ -26,11 +27,13 @@ def limited(program: str, *, memory: int, seconds: int = 0) -> str:
     return LIMITS.format(memory=memory, seconds=seconds) + program
 
 
-async def start_limited(program: str, *arguments: str, line_limit: int = 64 * 1024) -> asyncio.subprocess.Process:
+async def start_limited(
+    program: str, *arguments: str, line_limit: int = 64 * 1024, input: int | IO[bytes] = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
     """Start a child. It needs no secret of the server, and /proc would show them to every tool."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-X", "utf8", "-c", program, *arguments),
-        stdin=asyncio.subprocess.PIPE,
+        stdin=input,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env=child_environment(),

@@ -73,10 +73,10 @@ class _Going:
         """What became of the chats until now."""
         return self._importing.report
 
-    async def run(self, path: str) -> None:
+    async def run(self, file: IO[bytes]) -> None:
         """Import the whole file."""
         try:
-            async for _ in self._importing.add_all(path):
+            async for _ in self._importing.add_all(file):
                 pass
         except HoldfastError as error:
             self.error = error
@@ -103,10 +103,6 @@ class _Going:
         else:
             failed = ImportFailed(self.error.code, str(self.error))
             yield _frame("import.failed", msgspec.json.encode({"report": self.report, "error": failed}))
-
-
-def _temporary() -> IO[bytes]:
-    return tempfile.NamedTemporaryFile(prefix="holdfast-import-")
 
 
 def _frame(event: str, payload: bytes) -> bytes:
@@ -140,10 +136,10 @@ class ImportsApi(Feature):
         access = access_of(request)
         self._reserve(access.owner)
         try:
-            file = await asyncio.to_thread(_temporary)
+            file = await asyncio.to_thread(tempfile.TemporaryFile)  # it has no name: no crash leaves it behind
             try:
                 await receive(request, file, LARGEST_EXPORT)
-                await asyncio.to_thread(file.flush)
+                await asyncio.to_thread(file.seek, 0)
             except BaseException:
                 file.close()
                 raise
@@ -182,7 +178,7 @@ class ImportsApi(Feature):
 
     async def _run(self, going: _Going, file: IO[bytes], owner: str) -> None:
         try:
-            await going.run(file.name)
+            await going.run(file)
         finally:
             self._owners.discard(owner)
             file.close()

@@ -1,6 +1,6 @@
 """The child process that reads an export: a JSON file, or a ZIP with some. It writes one line of JSON for each chat.
 
-It has limits of memory and of time, and gets the names of two files: that of the export, and that of `formats.py`.
+It has limits of memory and of time, gets the export as its standard input, and the name of `formats.py`.
 Nothing is unpacked to the disk: a name in a ZIP leads nowhere.
 """
 
@@ -14,7 +14,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 LARGEST_JSON = 400 * 1024 * 1024
 LARGEST_FILE = 20 * 1024 * 1024
@@ -37,11 +37,10 @@ class ExportRefused(Exception):
 class ExportArchive:
     """A ZIP. The limits count what is really in it, not what it says."""
 
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            _check_list(file)
+    def __init__(self, file: IO[bytes]) -> None:
+        _check_list(file)
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(file)
         except _DAMAGE as error:
             raise ExportRefused("The file is no ZIP, or it is damaged.") from error
         self._left = MOST_IN_ALL
@@ -81,7 +80,7 @@ class ExportArchive:
         return name or entry.rpartition("/")[2], base64.b64encode(data).decode("ascii")
 
 
-def _check_list(file: Any) -> None:
+def _check_list(file: IO[bytes]) -> None:
     """Refuse a list of files that would fill the memory: `ZipFile` reads all of it at once."""
     file.seek(0, 2)
     size = file.tell()
@@ -129,18 +128,27 @@ def _after_space(text: str, at: int) -> int:
 
 def tell(**fields: Any) -> None:
     """Write a line."""
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
+    _write(_line(fields))
 
 
-def read_export(path: str, formats: str) -> None:
+def _line(fields: dict[str, Any]) -> bytes:
+    """Return a line. Halves of characters, which no store takes, become question marks."""
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def read_export(formats: str) -> None:
     """Read the export, and write what is in it."""
-    read_chat = runpy.run_path(formats)["read_chat"]
-    with open(path, "rb") as file:
-        is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    read_chat, file = runpy.run_path(formats)["read_chat"], sys.stdin.buffer
+    is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    file.seek(0)
     try:
-        archive = ExportArchive(path) if is_zip else None
-        for name, data in _files(path, archive):
+        archive = ExportArchive(file) if is_zip else None
+        for name, data in _files(file, archive):
             _tell_chats(name, data, read_chat, archive.find if archive else lambda id, name: None)
         tell(kind="end")
     except ExportRefused as refused:
@@ -149,10 +157,9 @@ def read_export(path: str, formats: str) -> None:
         tell(kind="failed", why="The export needs too much memory to be read.")
 
 
-def _files(path: str, archive: ExportArchive | None) -> Iterator[tuple[str, bytes]]:
+def _files(file: IO[bytes], archive: ExportArchive | None) -> Iterator[tuple[str, bytes]]:
     if archive is None:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_JSON + 1)
+        data = file.read(LARGEST_JSON + 1)
         if len(data) > LARGEST_JSON:
             raise ExportRefused(f"The file is larger than {LARGEST_JSON} bytes.")
         yield "", data
@@ -180,15 +187,14 @@ def _tell_chat(name: str, number: int, value: Any, read_chat: Any, find: Any) ->
         chat = read_chat(value, find)
         if chat is None:
             return tell(kind="other")
-        line = json.dumps({"kind": "chat", "chat": chat})
+        line = _line({"kind": "chat", "chat": chat})
         if len(line) > LARGEST_CHAT:
             raise ValueError("it is too large")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         tell(kind="refused", title=shown, why=str(error) if isinstance(error, ValueError) else "it is not valid")
     else:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        _write(line)
 
 
 if __name__ == "__main__":
-    read_export(*sys.argv[1:3])
+    read_export(sys.argv[1])

@@ -76,11 +76,6 @@ class ChatNode:
         return bool(self.parts or self.reasoning)
 
 
-def chats_in(value: Any) -> Iterator[Any]:
-    """Yield what a file has that may be a chat: the entries of a list, or the one object."""
-    yield from value if isinstance(value, list) else [value]
-
-
 def read_chat(value: Any, find: FindFile) -> Chat | None:
     """Return a chat; None if it is none of a known format. `ValueError` says what is wrong with one."""
     if not isinstance(value, dict):

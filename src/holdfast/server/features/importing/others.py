@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -17,6 +16,7 @@ from ....concurrency.limited_child import kill_child, limited, start_limited
 from ....errors import BadRequest, HoldfastError
 from ....history import Message, Session, title_from
 from ....ids import ModelName, new_id
+from ....store import Store
 from ..filing.names import chat_folder, tag_names
 from ..sessions.session_input import one_line
 
@@ -112,24 +112,12 @@ class _Line(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class ChatStore(Protocol):
-    """The methods of a store that an import of others' chats needs."""
-
-    async def get_session(self, session_id: str) -> Session | None:
-        """Return a session."""
-        ...
-
-    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
-        """Add a session together with messages."""
-        ...
-
-
 class ForeignImport:
     """One import. A chat's id follows from its owner and its content, so it is known when it is imported again."""
 
     def __init__(
         self,
-        store: ChatStore,
+        store: Store,
         owner: str,
         now: Callable[[], float],
         check_room: Callable[[], Awaitable[None]],
@@ -139,9 +127,9 @@ class ForeignImport:
         self._check_room, self._on_added = check_room, on_added
         self.report = Report()
 
-    async def add_all(self, path: str) -> AsyncGenerator[Report]:
+    async def add_all(self, file: IO[bytes]) -> AsyncGenerator[Report]:
         """Add the chats of a file one after another, and yield the report after each."""
-        child = await start_limited(_PROGRAM, _CHILD, path, _FORMATS, line_limit=_LONGEST_LINE)
+        child = await start_limited(_PROGRAM, _CHILD, _FORMATS, line_limit=_LONGEST_LINE, input=file)
         try:
             while (line := await self._line(child)).kind != "end":
                 if line.kind == "failed":
@@ -209,9 +197,9 @@ class ForeignImport:
         session = Session(
             id=id,
             owner=self._owner,
-            title=one_line(_clean(chat.title)) or title_from(messages[0].content),
+            title=one_line(chat.title) or title_from(messages[0].content),
             titled="person" if chat.title.strip() else "",
-            system=_clean(chat.system) or None,
+            system=chat.system or None,
             pinned=chat.pinned,
             archived=chat.archived,
             folder=_names(lambda: chat_folder(chat.folder), ""),
@@ -232,8 +220,8 @@ class ForeignImport:
                 parent_id=ids[message.parent_id] if message.parent_id is not None else None,
                 role=message.role,
                 content=_content(message),
-                reasoning=_clean(message.reasoning) or None,
-                model=ModelName(_clean(message.model)[:200]) if message.model else None,
+                reasoning=message.reasoning or None,
+                model=ModelName(message.model[:200]) if message.model else None,
                 partial=message.partial,
                 outcome=("interrupted" if message.partial else "completed") if message.role == "assistant" else None,
                 created_at=_time(chat.created_at if message.created_at is None else message.created_at, now),
@@ -252,12 +240,12 @@ def _content(message: _ForeignMessage) -> str | list[dict[str, Any]]:
 
 def _part(part: _Part, role: str) -> dict[str, Any]:
     if part.type == "text":
-        return {"type": "text", "text": _clean(part.text)}
+        return {"type": "text", "text": part.text}
     try:
         data = part.text.encode() if part.text else base64.b64decode(part.base64, validate=True)
-    except (binascii.Error, ValueError, UnicodeEncodeError):
+    except ValueError:
         data = b""
-    name, kind = clean_name(_clean(part.name)), type_of(data) if data else None
+    name, kind = clean_name(part.name), type_of(data) if data else None
     if kind is None or role == "assistant":
         return {"type": "text", "text": f"*[{name}: not imported]*"}
     if kind.startswith("image/"):
@@ -271,11 +259,6 @@ def _names(made: Callable[[], Any], instead: Any) -> Any:
         return made()
     except HoldfastError:
         return instead
-
-
-def _clean(text: str) -> str:
-    """Return a text without halves of characters, which no store takes."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _time(at: float | None, now: float) -> float:
