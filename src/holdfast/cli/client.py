@@ -7,11 +7,12 @@ user can listen. It is never sent to an unknown program on a port.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import json
 import os
 import pathlib
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..server.kit.http.local_socket import is_private, short_path
 from ..server.live.live_settings import without_secrets
 from ..upstreams import MODELS_HINT
 from ..upstreams.sse import SSEDecoder
-from .commands import settings_file_in_use
+from .commands import one_line_errors, settings_file_in_use, settings_options
 
 CALL_SECONDS = 60.0
 """Timeout of a call in seconds. Streams have none."""
@@ -226,6 +227,22 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
             ).own_server  # a third of the startup time, seldom needed
             folder = await stack.enter_async_context(own_server(settings, sources))
             yield Api(stack.enter_context(through(folder)), "the server of this command")
+
+
+def calls_api(command: Callable[..., Coroutine[Any, Any, None]], *, own: bool = True) -> Callable[..., None]:
+    """Give a command the options that choose a server, and the API of that server as its first argument."""
+
+    @settings_options
+    @one_line_errors
+    @functools.wraps(command)
+    def run(url: str | None, data: str | None, config: str | None, **what: Any) -> None:
+        async def called() -> None:
+            async with connect(url, data, config, own=own) as api:
+                await command(api, **what)
+
+        asyncio.run(called())
+
+    return run
 
 
 def _with(key: str) -> Mapping[str, str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import pathlib
 import sqlite3
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import click
+import msgspec
 
 from ..error_help import ERRORS
 from ..errors import HoldfastError
@@ -56,6 +59,22 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def read_json(file: IO[bytes]) -> Any:
+    """Return what a file has that the user has named."""
+    try:
+        return msgspec.json.decode(file.read())
+    except msgspec.DecodeError as error:
+        raise click.ClickException(f"{file.name} is not JSON: {error}") from None
+
+
+def write_text(text: str, file: pathlib.Path | None) -> None:
+    """Write a text to a file, or print it."""
+    if file is None:
+        sys.stdout.write(text)
+    else:
+        file.write_text(text, encoding="utf-8")
 
 
 def settings_file_in_use(config: str | None, *, here: bool = False, also_unused: bool = True) -> Choice:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 
 from .. import show
-from ..client import Object, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, Object, calls_api
+from ..commands import json_option
 from ..completion import complete_sessions
 from ..completion.prefixes import SESSION, whole_id
 from ..tables import Column, print_list, prose
@@ -23,50 +22,30 @@ _AT_ONCE = 200
 @click.option("--tag", "add_tags", multiple=True, help="Add a tag. Can be repeated.")
 @click.option("--untag", "remove_tags", multiple=True, help="Remove a tag. Can be repeated.")
 @click.option("--archive/--unarchive", "archived", default=None, help="Put them into the archive, or take them out.")
-@settings_options
-@one_line_errors
-def sessions_file(**what: Any) -> None:
+@calls_api
+async def sessions_file(api: Api, session_ids: tuple[str, ...], **given: Any) -> None:
     """Move sessions to a folder, tag them, archive them."""
-    asyncio.run(_file(**what))
-
-
-async def _file(
-    session_ids: tuple[str, ...],
-    folder: str | None,
-    add_tags: tuple[str, ...],
-    remove_tags: tuple[str, ...],
-    archived: bool | None,
-    **where: Any,
-) -> None:
-    given = {"folder": folder, "add_tags": list(add_tags), "remove_tags": list(remove_tags), "archived": archived}
-    change = {name: value for name, value in given.items() if value not in (None, [])}
+    change = {name: value for name, value in given.items() if value not in (None, ())}
     if not change:
         raise click.UsageError("Say how: --folder, --tag, --untag, --archive or --unarchive.")
-    async with connect(**where) as api:
-        ids = list(dict.fromkeys([await whole_id(api, SESSION, each) for each in session_ids]))
-        for start in range(0, len(ids), _AT_ONCE):
-            filed = await api.call("POST", "/api/sessions/file", {"sessions": ids[start : start + _AT_ONCE], **change})
-            for id in filed["filed"]:
-                click.echo(f"{id} filed")
-            for id in filed["missing"]:
-                show.note(f"{id} does not exist any more.")
-
-
-@click.command("labels")
-@json_option
-@settings_options
-@one_line_errors
-def sessions_labels(**what: Any) -> None:
-    """List folders and tags with their numbers of sessions."""
-    asyncio.run(_labels(**what))
+    ids = list(dict.fromkeys([await whole_id(api, SESSION, each) for each in session_ids]))
+    for start in range(0, len(ids), _AT_ONCE):
+        filed = await api.call("POST", "/api/sessions/file", {"sessions": ids[start : start + _AT_ONCE], **change})
+        for id in filed["filed"]:
+            click.echo(f"{id} filed")
+        for id in filed["missing"]:
+            show.note(f"{id} does not exist any more.")
 
 
 _COLUMNS = (Column("kind"), Column("name", is_text=True), Column("sessions"))
 
 
-async def _labels(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        labels: Object = await api.call("GET", "/api/labels")
+@click.command("labels")
+@json_option
+@calls_api
+async def sessions_labels(api: Api, as_json: bool) -> None:
+    """List folders and tags with their numbers of sessions."""
+    labels: Object = await api.call("GET", "/api/labels")
     rows = [
         (kind, prose(label["name"]), str(label["sessions"]))
         for kind, all_of_them in (("folder", labels["folders"]), ("tag", labels["tags"]))

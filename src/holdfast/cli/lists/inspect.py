@@ -7,17 +7,16 @@ import contextlib
 import pathlib
 import signal
 import sys
-from typing import Any
+from typing import IO, Any
 
 import click
-import msgspec
 
 from ...history import text_of
 from .. import show
 from ..chat.as_read import as_read
 from ..chat.talk import EXIT, follow
-from ..client import Api, Object, Params, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, Object, Params, calls_api, connect
+from ..commands import json_option, one_line_errors, read_json, settings_options, write_text
 from ..completion import complete_runs, complete_sessions
 from ..completion.prefixes import RUN, SESSION, Kind, whole_id
 from ..screen import flat
@@ -32,16 +31,10 @@ LEFT = 130
 @click.command()
 @click.option("--all", "is_all", is_flag=True, help="Include the demo models if a real provider lists a model.")
 @json_option
-@settings_options
-@one_line_errors
-def models(**what: Any) -> None:
+@calls_api
+async def models(api: Api, is_all: bool, as_json: bool) -> None:
     """List the available models."""
-    asyncio.run(_models(**what))
-
-
-async def _models(is_all: bool, as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        answer = await api.call("GET", "/api/models", query={"all": "true"} if is_all else {})
+    answer = await api.call("GET", "/api/models", query={"all": "true"} if is_all else {})
     listed = [{**model, "default": model["id"] == answer["default"]} for model in answer["models"]]
     if not listed:
         show.note("No models. `holdfast doctor` finds out why.")
@@ -61,22 +54,6 @@ def runs() -> None:
     """List, show, follow, fork and stop runs."""
 
 
-@runs.command("ls")
-@click.option("--status", type=click.Choice(["queued", "running", "settled"]), help="Only runs with this status.")
-@click.option(
-    "--outcome",
-    type=click.Choice(["completed", "truncated", "stopped", "failed", "interrupted"]),
-    help="Only runs that ended so.",
-)
-@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
-@json_option
-@settings_options
-@one_line_errors
-def runs_ls(**what: Any) -> None:
-    """List the latest runs with their outcome."""
-    asyncio.run(_runs_ls(**what))
-
-
 RUN_COLUMNS = (
     Column("run"),
     Column("state"),
@@ -89,11 +66,20 @@ RUN_COLUMNS = (
 )
 
 
-async def _runs_ls(status: str | None, outcome: str | None, limit: int, as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        wanted = {"status": status, "outcome": outcome}
-        query: Params = {"limit": limit, **{name: value for name, value in wanted.items() if value}}
-        listed = (await api.call("GET", "/api/runs", query=query))["runs"]
+@runs.command("ls")
+@click.option("--status", type=click.Choice(["queued", "running", "settled"]), help="Only runs with this status.")
+@click.option(
+    "--outcome",
+    type=click.Choice(["completed", "truncated", "stopped", "failed", "interrupted"]),
+    help="Only runs that ended so.",
+)
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of runs (20).")
+@json_option
+@calls_api
+async def runs_ls(api: Api, limit: int, as_json: bool, **wanted: str | None) -> None:
+    """List the latest runs with their outcome."""
+    query: Params = {"limit": limit, **{name: value for name, value in wanted.items() if value}}
+    listed = (await api.call("GET", "/api/runs", query=query))["runs"]
     if not listed:
         show.note("No runs yet. Runs in chats and in the background are listed here.")
     rows = [
@@ -114,16 +100,14 @@ async def _runs_ls(status: str | None, outcome: str | None, limit: int, as_json:
 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
-@settings_options
-@one_line_errors
-def runs_show(run_id: str, **where: Any) -> None:
+@calls_api
+async def runs_show(api: Api, run_id: str) -> None:
     """Print a run as JSON."""
-    sys.stdout.write(show.as_json(asyncio.run(_get(RUN, run_id, **where))))
+    sys.stdout.write(show.as_json(await _get(api, RUN, run_id)))
 
 
-async def _get(kind: Kind, given: str, query: str = "", **where: Any) -> Object:
-    async with connect(**where) as api:
-        return await api.call("GET", f"{kind.path}/{await whole_id(api, kind, given)}{query}")
+async def _get(api: Api, kind: Kind, given: str, query: str = "") -> Object:
+    return await api.call("GET", f"{kind.path}/{await whole_id(api, kind, given)}{query}")
 
 
 @runs.command("tail")
@@ -145,22 +129,16 @@ async def _runs_tail(run_id: str, **where: Any) -> int:
     with contextlib.suppress(NotImplementedError):  # not on Windows; needed for Ctrl-C in background jobs
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
     async with connect(**where) as api:
-        settled = await follow(api, await api.call("GET", f"/api/runs/{await whole_id(api, RUN, run_id)}"))
+        settled = await follow(api, await _get(api, RUN, run_id))
         return EXIT[settled["outcome"]]
 
 
 @runs.command("stop")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
-@settings_options
-@one_line_errors
-def runs_stop(run_id: str, **where: Any) -> None:
+@calls_api
+async def runs_stop(api: Api, run_id: str) -> None:
     """Stop a run. Its partial response is saved."""
-    asyncio.run(_runs_stop(run_id, **where))
-
-
-async def _runs_stop(run_id: str, **where: Any) -> None:
-    async with connect(**where) as api:
-        run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/stop")
+    run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/stop")
     click.echo(flat(f"{run['id']} {show.state_of(run)} {show.why(run)}").rstrip())
 
 
@@ -199,20 +177,6 @@ def sessions() -> None:
     """List, file, export, import and delete sessions."""
 
 
-@sessions.command("ls")
-@click.option("-q", "--query", default="", help="Only sessions with these words in titles or messages.")
-@click.option("--folder", help="Only sessions in this folder; an empty name for those in none.")
-@click.option("--tag", help="Only sessions with this tag.")
-@click.option("--archived", is_flag=True, help="Only archived sessions.")
-@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
-@json_option
-@settings_options
-@one_line_errors
-def sessions_ls(**what: Any) -> None:
-    """List the latest sessions, or search them."""
-    asyncio.run(_sessions_ls(**what))
-
-
 SESSION_COLUMNS = (
     Column("session"),
     Column("changed"),
@@ -224,20 +188,21 @@ SESSION_COLUMNS = (
 )
 
 
-def _with_place(session: Object) -> str:
-    """Return a session's title and where it is filed, for a person; empty if it is filed nowhere."""
-    parts = (session["folder"], *(f"#{tag}" for tag in session["tags"]), "archived" if session["archived"] else "")
-    place = " ".join(filter(None, parts))
-    return f"{session['title']} · {place}" if place else ""
-
-
-async def _sessions_ls(
-    query: str, folder: str | None, tag: str | None, archived: bool, limit: int, as_json: bool, **where: Any
+@sessions.command("ls")
+@click.option("-q", "--query", default="", help="Only sessions with these words in titles or messages.")
+@click.option("--folder", help="Only sessions in this folder; an empty name for those in none.")
+@click.option("--tag", help="Only sessions with this tag.")
+@click.option("--archived", is_flag=True, help="Only archived sessions.")
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of sessions (20).")
+@json_option
+@calls_api
+async def sessions_ls(
+    api: Api, query: str, folder: str | None, tag: str | None, archived: bool, limit: int, as_json: bool
 ) -> None:
+    """List the latest sessions, or search them."""
     filters = {"folder": folder, "tag": tag, "archived": "true" if archived else None}
     wanted: Params = {name: value for name, value in filters.items() if value is not None}
-    async with connect(**where) as api:
-        page = await api.call("GET", "/api/sessions", query={"query": query, "limit": limit, **wanted})
+    page = await api.call("GET", "/api/sessions", query={"query": query, "limit": limit, **wanted})
     listed = page["sessions"]
     if not listed:
         show.note("No sessions found." if query or wanted else "No sessions yet. Start one with: holdfast chat")
@@ -256,6 +221,13 @@ async def _sessions_ls(
     print_list(SESSION_COLUMNS, rows, json=listed if as_json else None)
 
 
+def _with_place(session: Object) -> str:
+    """Return a session's title and where it is filed, for a person; empty if it is filed nowhere."""
+    parts = (session["folder"], *(f"#{tag}" for tag in session["tags"]), "archived" if session["archived"] else "")
+    place = " ".join(filter(None, parts))
+    return f"{session['title']} · {place}" if place else ""
+
+
 sessions.add_command(search_sessions)
 sessions.add_command(sessions_file)
 sessions.add_command(sessions_labels)
@@ -264,17 +236,14 @@ sessions.add_command(sessions_labels)
 @sessions.command("export")
 @click.argument("session_id", metavar="SESSION", shell_complete=complete_sessions)
 @click.option("--format", "form", type=click.Choice(["json", "markdown"]), default="json", help="Output format (json).")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file (standard output).")
-@settings_options
-@one_line_errors
-def sessions_export(session_id: str, form: str, output: str | None, **where: Any) -> None:
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=pathlib.Path), help="Output file (standard output)."
+)
+@calls_api
+async def sessions_export(api: Api, session_id: str, form: str, output: pathlib.Path | None) -> None:
     """Export a session as JSON, which can be imported again, or as Markdown."""
-    session = asyncio.run(_get(SESSION, session_id, "?files=inline", **where))
-    text = markdown(session) if form == "markdown" else show.as_json(session)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        pathlib.Path(output).write_text(text, encoding="utf-8")
+    session = await _get(api, SESSION, session_id, "?files=inline")
+    write_text(markdown(session) if form == "markdown" else show.as_json(session), output)
 
 
 def markdown(session: Object) -> str:
@@ -288,51 +257,27 @@ def markdown(session: Object) -> str:
 
 
 @sessions.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@settings_options
-@one_line_errors
-def sessions_import(file: str, **where: Any) -> None:
+@click.argument("file", type=click.File("rb"))
+@calls_api
+async def sessions_import(api: Api, file: IO[bytes]) -> None:
     """Import a session that was exported as JSON."""
-    try:
-        exported = msgspec.json.decode(pathlib.Path(file).read_bytes())
-    except msgspec.DecodeError as error:
-        raise click.ClickException(f"{file} is not JSON: {error}") from None
-    asyncio.run(_sessions_import(exported, **where))
-
-
-async def _sessions_import(exported: Any, **where: Any) -> None:
-    async with connect(**where) as api:
-        session = await api.call("POST", "/api/sessions/import", _importable(exported))
-    click.echo(flat(f"{session['id']}  {session['title']}"))
-
-
-def _importable(exported: Any) -> Object:
+    exported = read_json(file)
     if not isinstance(exported, dict) or not isinstance(exported.get("messages"), list):
         raise click.ClickException("Not an exported session: it has no messages.")
-    fields = ("title", "model", "system", "params", "folder", "tags", "messages")
-    return {field: exported[field] for field in fields if field in exported}
+    session = await api.call("POST", "/api/sessions/import", exported)
+    click.echo(flat(f"{session['id']}  {session['title']}"))
 
 
 @sessions.command("rm")
 @click.argument("session_ids", nargs=-1, required=True, metavar="SESSION...", shell_complete=complete_sessions)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@settings_options
-@one_line_errors
-def sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
+@calls_api
+async def sessions_rm(api: Api, session_ids: tuple[str, ...], yes: bool) -> None:
     """Delete sessions with their messages and runs. Active runs are stopped."""
-    asyncio.run(_sessions_rm(session_ids, yes, **where))
-
-
-async def _sessions_rm(session_ids: tuple[str, ...], yes: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        ids = [await whole_id(api, SESSION, each) for each in session_ids]
-        if not yes:
-            names = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
-            click.confirm("\n".join([*ids, f"Permanently delete {names}?"]), abort=True)
-        for session_id in dict.fromkeys(ids):
-            await _remove(api, session_id)
-
-
-async def _remove(api: Api, session_id: str) -> None:
-    await api.call("DELETE", f"/api/sessions/{session_id}")
-    click.echo(f"{session_id} deleted")
+    ids = [await whole_id(api, SESSION, each) for each in session_ids]
+    if not yes:
+        names = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
+        click.confirm("\n".join([*ids, f"Permanently delete {names}?"]), abort=True)
+    for session_id in dict.fromkeys(ids):
+        await api.call("DELETE", f"/api/sessions/{session_id}")
+        click.echo(f"{session_id} deleted")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from functools import partial
 
 import click
 
-from ..client import Object, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, Object, calls_api
+from ..commands import json_option
 from ..tables import Column, TableCell, print_list, when
 
 COLUMNS = (
@@ -26,16 +25,10 @@ COLUMNS = (
 
 @click.command()
 @json_option
-@settings_options
-@one_line_errors
-def nodes(**what: Any) -> None:
+@partial(calls_api, own=False)  # a server of this command would list itself
+async def nodes(api: Api, as_json: bool) -> None:
     """List the servers that share the store."""
-    asyncio.run(_nodes(**what))
-
-
-async def _nodes(as_json: bool, **where: Any) -> None:
-    async with connect(**where, own=False) as api:  # a server of this command would list itself
-        listed = (await api.call("GET", "/api/nodes"))["nodes"]
+    listed = (await api.call("GET", "/api/nodes"))["nodes"]
     print_list(COLUMNS, map(_row, listed), json=listed if as_json else None)
 
 

@@ -5,19 +5,17 @@ A name that begins with a slash is a prompt, as it is typed in a chat.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pathlib
 import sys
 from typing import Any
 
 import click
-import msgspec
 
 from .. import show
 from ..chat.named import preset_named, prompt_named
-from ..client import Api, Object, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, Object, calls_api
+from ..commands import json_option, read_json, write_text
 from ..completion import complete_models, complete_named
 from ..tables import Column, TableCell, print_list, prose
 
@@ -39,17 +37,11 @@ COLUMNS = (
 
 @presets.command("ls")
 @json_option
-@settings_options
-@one_line_errors
-def presets_ls(as_json: bool, **where: Any) -> None:
+@calls_api
+async def presets_ls(api: Api, as_json: bool) -> None:
     """List presets and prompts: your own, and those that others share with your groups."""
-    asyncio.run(_ls(as_json, **where))
-
-
-async def _ls(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        kept = await api.call("GET", "/api/presets")
-        prompts = (await api.call("GET", "/api/prompts"))["prompts"]
+    kept = await api.call("GET", "/api/presets")
+    prompts = (await api.call("GET", "/api/prompts"))["prompts"]
     if not kept["presets"] and not prompts:
         show.note("No presets. Add one with: holdfast presets add NAME -m MODEL --system TEXT")
     rows = [
@@ -69,16 +61,10 @@ def _row(
 
 @presets.command("show")
 @click.argument("name", shell_complete=complete_named)
-@settings_options
-@one_line_errors
-def presets_show(name: str, **where: Any) -> None:
+@calls_api
+async def presets_show(api: Api, name: str) -> None:
     """Print a preset, or a prompt by /NAME, as JSON."""
-    sys.stdout.write(show.as_json(asyncio.run(_show(name, **where))))
-
-
-async def _show(name: str, **where: Any) -> Object:
-    async with connect(**where) as api:
-        return await _named(api, name)
+    sys.stdout.write(show.as_json(await _named(api, name)))
 
 
 async def _named(api: Api, name: str) -> Object:
@@ -93,51 +79,35 @@ async def _named(api: Api, name: str) -> Object:
 @click.option("--text", help="Text of a prompt, with {{variables}}. Default: standard input.")
 @click.option("--group", default="", help="Share it with this group of yours (its name).")
 @click.option("--default", "is_default", is_flag=True, help="Begin new chats of the page with it.")
-@settings_options
-@one_line_errors
-def presets_add(name: str, **what: Any) -> None:
+@calls_api
+async def presets_add(api: Api, name: str, text: str | None, group: str, **setup: Any) -> None:
     """Add a preset; or a prompt, if the name begins with a slash."""
-    asyncio.run(_add_prompt(name[1:], **what) if name.startswith("/") else _add_preset(name, **what))
+    if name.startswith("/"):
+        if any(setup.values()):
+            raise click.UsageError("A prompt has only --text and --group.")
+        await _add_prompt(api, name[1:], text, group)
+    elif text is not None:
+        raise click.UsageError("--text is for prompts. A prompt's name begins with a slash: /NAME.")
+    else:
+        await _add_preset(api, name, group, **setup)
     click.echo(f"Added {name}.")
 
 
 async def _add_preset(
-    name: str,
-    model: str | None,
-    system: str | None,
-    params: tuple[str, ...],
-    text: str | None,
-    group: str,
-    is_default: bool,
-    **where: Any,
+    api: Api, name: str, group: str, model: str | None, system: str | None, params: tuple[str, ...], is_default: bool
 ) -> None:
-    if text is not None:
-        raise click.UsageError("--text is for prompts. A prompt's name begins with a slash: /NAME.")
     body = {"name": name, "model": model, "system": system, "params": dict(map(_param, params))}
-    async with connect(**where) as api:
-        made = await api.call("POST", "/api/presets", body | {"group": await _group(api, group)})
-        if is_default:
-            await api.call("PUT", "/api/presets/default", {"preset": made["id"]})
+    made = await api.call("POST", "/api/presets", body | {"group": await _group(api, group)})
+    if is_default:
+        await api.call("PUT", "/api/presets/default", {"preset": made["id"]})
 
 
-async def _add_prompt(
-    name: str,
-    model: str | None,
-    system: str | None,
-    params: tuple[str, ...],
-    text: str | None,
-    group: str,
-    is_default: bool,
-    **where: Any,
-) -> None:
-    if model or system or params or is_default:
-        raise click.UsageError("A prompt has only --text and --group.")
+async def _add_prompt(api: Api, name: str, text: str | None, group: str) -> None:
     if text is None:
         text = "" if sys.stdin.isatty() else sys.stdin.read().strip()
     if not text:
         raise click.UsageError(f'No text given. Try: holdfast presets add /{name} --text "Summarize: {{{{text}}}}"')
-    async with connect(**where) as api:
-        await api.call("POST", "/api/prompts", {"name": name, "text": text, "group": await _group(api, group)})
+    await api.call("POST", "/api/prompts", {"name": name, "text": text, "group": await _group(api, group)})
 
 
 def _param(given: str) -> tuple[str, Any]:
@@ -164,54 +134,33 @@ async def _group(api: Api, name: str) -> str:
 
 @presets.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_named)
-@settings_options
-@one_line_errors
-def presets_rm(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def presets_rm(api: Api, names: tuple[str, ...]) -> None:
     """Remove presets of yours, and prompts by /NAME. Chats that use a preset keep their settings."""
-    asyncio.run(_rm(names, **where))
-
-
-async def _rm(names: tuple[str, ...], **where: Any) -> None:
-    async with connect(**where) as api:
-        for name in names:
-            found = await _named(api, name)
-            if not found["own"]:
-                raise click.ClickException(f"{name} is {found['by']}'s. Only its owner removes it.")
-            kind = "prompts" if name.startswith("/") else "presets"
-            await api.call("DELETE", f"/api/{kind}/{found['id']}")
-            click.echo(f"Removed {name}.")
+    for name in names:
+        found = await _named(api, name)
+        if not found["own"]:
+            raise click.ClickException(f"{name} is {found['by']}'s. Only its owner removes it.")
+        kind = "prompts" if name.startswith("/") else "presets"
+        await api.call("DELETE", f"/api/{kind}/{found['id']}")
+        click.echo(f"Removed {name}.")
 
 
 @presets.command("export")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=pathlib.Path))
-@settings_options
-@one_line_errors
-def presets_export(file: pathlib.Path | None, **where: Any) -> None:
+@calls_api
+async def presets_export(api: Api, file: pathlib.Path | None) -> None:
     """Write your presets and prompts to a file, or print them."""
-    text = show.as_json(asyncio.run(_export(**where)))
-    if file is None:
-        sys.stdout.write(text)
-    else:
-        file.write_text(text, encoding="utf-8")
-
-
-async def _export(**where: Any) -> Object:
-    async with connect(**where) as api:
-        return await api.call("GET", "/api/presets/export")
+    write_text(show.as_json(await api.call("GET", "/api/presets/export")), file)
 
 
 @presets.command("import")
 @click.argument("file", type=click.File("rb"))
 @json_option
-@settings_options
-@one_line_errors
-def presets_import(file: Any, as_json: bool, **where: Any) -> None:
+@calls_api
+async def presets_import(api: Api, file: Any, as_json: bool) -> None:
     """Add the presets and prompts of a file. `-` is standard input. Nothing that you have is replaced."""
-    try:
-        content = msgspec.json.decode(file.read())
-    except msgspec.DecodeError as error:
-        raise click.ClickException(f"{file.name} is not JSON: {error}") from None
-    report = asyncio.run(_import(content, **where))
+    report = await api.call("POST", "/api/presets/import", read_json(file))
     rows = [
         (each["kind"], ("/" if each["kind"] == "prompt" else "") + each["name"], each["result"], prose(each["why"]))
         for each in report["entries"]
@@ -220,8 +169,3 @@ def presets_import(file: Any, as_json: bool, **where: Any) -> None:
     print_list(columns, rows, json=report if as_json else None)
     if any(each["result"] == "refused" for each in report["entries"]):
         sys.exit(1)
-
-
-async def _import(content: Any, **where: Any) -> Object:
-    async with connect(**where) as api:
-        return await api.call("POST", "/api/presets/import", content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import os
 import pathlib
 import re
@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from .. import show
-from ..client import Api, CallFailed, Object, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, CallFailed, Object, calls_api
+from ..commands import json_option
 from ..completion import complete_models, complete_presets, complete_sessions, complete_started
 from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
@@ -64,25 +64,29 @@ async def found_by_name(api: Api, kind: str, name: str) -> Object:
     raise CallFailed(f"{name!r} is the name of {len(found)} {kind}. Give the id: {ids}.", "ambiguous_id")
 
 
-async def removed(kind: str, names: Sequence[str], **where: Any) -> None:
+async def removed(api: Api, kind: str, names: Sequence[str]) -> None:
     """Remove schedules or triggers, and say so."""
-    async with connect(**where) as api:
-        for name in names:
-            found = await found_by_name(api, kind, name)
-            await api.call("DELETE", f"/api/{kind}/{found['id']}")
-            click.echo(flat(f"Removed {found['name']}."))
+    for name in names:
+        found = await found_by_name(api, kind, name)
+        await api.call("DELETE", f"/api/{kind}/{found['id']}")
+        click.echo(flat(f"Removed {found['name']}."))
 
 
 def when_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say when."""
+    """Add the options that say when, of which the command gets `when`."""
+
+    @functools.wraps(command)
+    def timed(cron: str | None, every: str | None, at: str | None, zone: str | None, **what: Any) -> Any:
+        return command(when=_when(cron, every, at, zone), **what)
+
     for option in (
         click.option("--cron", metavar="FIELDS", help='Cron expression, such as "0 9 * * 1-5".'),
         click.option("--every", metavar="TIME", help="Interval, such as 90s, 15m, 2h or 1d."),
         click.option("--at", metavar="DATE", help="Once, at a date and time such as 2027-01-31T18:00."),
         click.option("--zone", help="Time zone of --cron and --at. Default: that of this machine."),
     )[::-1]:
-        command = option(command)
-    return command
+        timed = option(timed)
+    return timed
 
 
 def _when(cron: str | None, every: str | None, at: str | None, zone: str | None) -> Object:
@@ -133,16 +137,10 @@ _COLUMNS = (
 
 @schedules.command("ls")
 @json_option
-@settings_options
-@one_line_errors
-def schedules_ls(as_json: bool, **where: Any) -> None:
+@calls_api
+async def schedules_ls(api: Api, as_json: bool) -> None:
     """List your schedules, each with its next time and what became of the last one."""
-    asyncio.run(_ls(as_json, **where))
-
-
-async def _ls(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/schedules"))["schedules"]
+    listed = (await api.call("GET", "/api/schedules"))["schedules"]
     if not listed:
         show.note('No schedules. Add one with: holdfast schedules add NAME "PROMPT" --cron "0 9 * * *"')
     rows = [
@@ -168,34 +166,19 @@ def _became(one: Object) -> str:
 
 @schedules.command("show")
 @click.argument("name", shell_complete=complete_started("schedules"))
-@settings_options
-@one_line_errors
-def schedules_show(name: str, **where: Any) -> None:
+@calls_api
+async def schedules_show(api: Api, name: str) -> None:
     """Print a schedule as JSON."""
-    sys.stdout.write(show.as_json(asyncio.run(_show(name, **where))))
-
-
-async def _show(name: str, **where: Any) -> Object:
-    async with connect(**where) as api:
-        return await found_by_name(api, "schedules", name)
+    sys.stdout.write(show.as_json(await found_by_name(api, "schedules", name)))
 
 
 @schedules.command("next")
 @when_options
 @json_option
-@settings_options
-@one_line_errors
-def schedules_next(**what: Any) -> None:
+@calls_api
+async def schedules_next(api: Api, when: Object, as_json: bool) -> None:
     """Print the next five times of a cron expression, an interval or a date, before you add it."""
-    asyncio.run(_next(**what))
-
-
-async def _next(
-    cron: str | None, every: str | None, at: str | None, zone: str | None, as_json: bool, **where: Any
-) -> None:
-    when = _when(cron, every, at, zone)
-    async with connect(**where) as api:
-        times = (await api.call("POST", "/api/schedule-preview", {"when": when}))["times"]
+    times = (await api.call("POST", "/api/schedule-preview", {"when": when}))["times"]
     rows = [(each["local"], each["at"]) for each in times]
     print_list((Column("local"), Column("utc")), rows, json=times if as_json else None)
 
@@ -209,26 +192,10 @@ async def _next(
     default="one",
     help="What is done with times at which no server ran: none, one run for all (the default), or each.",
 )
-@settings_options
-@one_line_errors
-def schedules_add(**what: Any) -> None:
+@calls_api
+async def schedules_add(api: Api, when: Object, **what: Any) -> None:
     """Add a schedule that sends PROMPT (or standard input) to a model or an agent."""
-    asyncio.run(_add(**what))
-
-
-async def _add(
-    cron: str | None,
-    every: str | None,
-    at: str | None,
-    zone: str | None,
-    url: str | None,
-    data: str | None,
-    config: str | None,
-    **what: Any,
-) -> None:
-    when = _when(cron, every, at, zone)
-    async with connect(url, data, config) as api:
-        made = await api.call("POST", "/api/schedules", {**await asked_body(api, **what), "when": when})
+    made = await api.call("POST", "/api/schedules", {**await asked_body(api, **what), "when": when})
     click.echo(flat(f"{made['name']}: {_then(made)}"))
 
 
@@ -238,44 +205,35 @@ def _then(schedule: Object) -> str:
 
 @schedules.command("run")
 @click.argument("name", shell_complete=complete_started("schedules"))
-@settings_options
-@one_line_errors
-def schedules_run(name: str, **where: Any) -> None:
+@calls_api
+async def schedules_run(api: Api, name: str) -> None:
     """Start a run of a schedule now, paused or not."""
-    one = asyncio.run(_run(name, **where))
+    found = await found_by_name(api, "schedules", name)
+    one = await api.call("POST", f"/api/schedules/{found['id']}/run")
     click.echo(one["run"]["id"] if one["run"] else one["state"])
-
-
-async def _run(name: str, **where: Any) -> Object:
-    async with connect(**where) as api:
-        found = await found_by_name(api, "schedules", name)
-        return await api.call("POST", f"/api/schedules/{found['id']}/run")
 
 
 @schedules.command("pause")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
-@settings_options
-@one_line_errors
-def schedules_pause(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def schedules_pause(api: Api, names: tuple[str, ...]) -> None:
     """Start nothing of these schedules until they are resumed."""
-    asyncio.run(_each(names, "pause", **where))
+    await _each(api, names, "pause")
 
 
 @schedules.command("resume")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
-@settings_options
-@one_line_errors
-def schedules_resume(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def schedules_resume(api: Api, names: tuple[str, ...]) -> None:
     """Go on with the next time. What fell into the pause is left out."""
-    asyncio.run(_each(names, "resume", **where))
+    await _each(api, names, "resume")
 
 
-async def _each(names: tuple[str, ...], what: str, **where: Any) -> None:
-    async with connect(**where) as api:
-        for name in names:
-            found = await found_by_name(api, "schedules", name)
-            after = await api.call("POST", f"/api/schedules/{found['id']}/{what}")
-            click.echo(flat(f"{after['name']}: {_then(after)}"))
+async def _each(api: Api, names: tuple[str, ...], what: str) -> None:
+    for name in names:
+        found = await found_by_name(api, "schedules", name)
+        after = await api.call("POST", f"/api/schedules/{found['id']}/{what}")
+        click.echo(flat(f"{after['name']}: {_then(after)}"))
 
 
 _OCCURRENCES = (
@@ -291,17 +249,11 @@ _OCCURRENCES = (
 @schedules.command("history")
 @click.argument("name", shell_complete=complete_started("schedules"))
 @json_option
-@settings_options
-@one_line_errors
-def schedules_history(name: str, as_json: bool, **where: Any) -> None:
+@calls_api
+async def schedules_history(api: Api, name: str, as_json: bool) -> None:
     """List the last times of a schedule, each with its run or why there is none."""
-    asyncio.run(_history(name, as_json, **where))
-
-
-async def _history(name: str, as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        found = await found_by_name(api, "schedules", name)
-        listed = (await api.call("GET", f"/api/schedules/{found['id']}/history"))["occurrences"]
+    found = await found_by_name(api, "schedules", name)
+    listed = (await api.call("GET", f"/api/schedules/{found['id']}/history"))["occurrences"]
     rows = [
         (
             one["at"],
@@ -318,8 +270,7 @@ async def _history(name: str, as_json: bool, **where: Any) -> None:
 
 @schedules.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("schedules"))
-@settings_options
-@one_line_errors
-def schedules_rm(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def schedules_rm(api: Api, names: tuple[str, ...]) -> None:
     """Remove schedules. Their chats stay, and what runs goes on."""
-    asyncio.run(removed("schedules", names, **where))
+    await removed(api, "schedules", names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
@@ -10,8 +9,8 @@ import click
 from rich.text import Text
 
 from .. import show
-from ..client import connect
-from ..commands import one_line_errors, settings_options
+from ..client import Api, calls_api
+from ..commands import json_option
 from ..screen import flat
 from ..tables import short_ids
 
@@ -21,17 +20,11 @@ _HEADER = ("session", "message", "title", "updated_at", "excerpt")
 @click.command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of chats (20).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_options
-@one_line_errors
-def search_sessions(words: tuple[str, ...], **what: Any) -> None:
+@json_option
+@calls_api
+async def search_sessions(api: Api, words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find messages by words or prefixes of words."""
-    asyncio.run(_search(" ".join(words), **what))
-
-
-async def _search(query: str, limit: int, as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        found = (await api.call("GET", "/api/sessions", query={"query": query, "limit": limit}))["sessions"]
+    found = (await api.call("GET", "/api/sessions", query={"query": " ".join(words), "limit": limit}))["sessions"]
     if as_json:
         sys.stdout.write(show.as_json(found))
     elif not found:

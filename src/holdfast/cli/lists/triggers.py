@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
 import click
 
 from .. import show
-from ..client import Object, connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, Object, calls_api
+from ..commands import json_option
 from ..completion import complete_started
 from ..screen import flat
 from ..tables import Column, print_list, prose, short_ids, when
@@ -37,16 +36,10 @@ _COLUMNS = (
 
 @triggers.command("ls")
 @json_option
-@settings_options
-@one_line_errors
-def triggers_ls(as_json: bool, **where: Any) -> None:
+@calls_api
+async def triggers_ls(api: Api, as_json: bool) -> None:
     """List your triggers, each with its last call."""
-    asyncio.run(_ls(as_json, **where))
-
-
-async def _ls(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/triggers"))["triggers"]
+    listed = (await api.call("GET", "/api/triggers"))["triggers"]
     if not listed:
         show.note('No triggers. Add one with: holdfast triggers add NAME "Sort this: {{body}}"')
     rows = [
@@ -65,31 +58,23 @@ async def _ls(as_json: bool, **where: Any) -> None:
 
 @triggers.command("show")
 @click.argument("name", shell_complete=complete_started("triggers"))
-@settings_options
-@one_line_errors
-def triggers_show(name: str, **where: Any) -> None:
+@calls_api
+async def triggers_show(api: Api, name: str) -> None:
     """Print a trigger with its last calls as JSON. Its secret is not shown again."""
-    sys.stdout.write(show.as_json(asyncio.run(_call(name, "GET", "", **where))))
+    sys.stdout.write(show.as_json(await _call(api, name, "GET")))
 
 
-async def _call(name: str, method: str, path: str, **where: Any) -> Object:
-    async with connect(**where) as api:
-        return await api.call(method, f"/api/triggers/{(await found_by_name(api, 'triggers', name))['id']}{path}")
+async def _call(api: Api, name: str, method: str, path: str = "") -> Object:
+    return await api.call(method, f"/api/triggers/{(await found_by_name(api, 'triggers', name))['id']}{path}")
 
 
 @triggers.command("add")
 @asked_options
 @click.option("--signed", is_flag=True, help="Calls are signed with the secret, which is then not in the address.")
-@settings_options
-@one_line_errors
-def triggers_add(**what: Any) -> None:
+@calls_api
+async def triggers_add(api: Api, **what: Any) -> None:
     """Add a trigger. PROMPT (or standard input) is a template; its address and secret are printed once."""
-    _print_once(asyncio.run(_add(**what)), "Added")
-
-
-async def _add(url: str | None, data: str | None, config: str | None, **what: Any) -> Object:
-    async with connect(url, data, config) as api:
-        return await api.call("POST", "/api/triggers", await asked_body(api, **what))
+    _print_once(await api.call("POST", "/api/triggers", await asked_body(api, **what)), "Added")
 
 
 def _print_once(made: Object, done: str) -> None:
@@ -102,44 +87,39 @@ def _print_once(made: Object, done: str) -> None:
 
 @triggers.command("rotate")
 @click.argument("name", shell_complete=complete_started("triggers"))
-@settings_options
-@one_line_errors
-def triggers_rotate(name: str, **where: Any) -> None:
+@calls_api
+async def triggers_rotate(api: Api, name: str) -> None:
     """Replace the secret of a trigger. The old one ends at once."""
-    _print_once(asyncio.run(_call(name, "POST", "/rotate", **where)), "New secret for")
+    _print_once(await _call(api, name, "POST", "/rotate"), "New secret for")
 
 
 @triggers.command("pause")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
-@settings_options
-@one_line_errors
-def triggers_pause(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def triggers_pause(api: Api, names: tuple[str, ...]) -> None:
     """Let calls of these triggers start nothing until they are resumed."""
-    asyncio.run(_set_paused(names, is_paused=True, **where))
+    await _set_paused(api, names, is_paused=True)
 
 
 @triggers.command("resume")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
-@settings_options
-@one_line_errors
-def triggers_resume(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def triggers_resume(api: Api, names: tuple[str, ...]) -> None:
     """Let calls start runs again."""
-    asyncio.run(_set_paused(names, is_paused=False, **where))
+    await _set_paused(api, names, is_paused=False)
 
 
-async def _set_paused(names: tuple[str, ...], *, is_paused: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        for name in names:
-            found = await found_by_name(api, "triggers", name)
-            body = {field: found[field] for field in _WRITTEN}
-            await api.call("PUT", f"/api/triggers/{found['id']}", {**body, "paused": is_paused})
-            click.echo(flat(f"{'Paused' if is_paused else 'Resumed'} {found['name']}."))
+async def _set_paused(api: Api, names: tuple[str, ...], *, is_paused: bool) -> None:
+    for name in names:
+        found = await found_by_name(api, "triggers", name)
+        body = {field: found[field] for field in _WRITTEN}
+        await api.call("PUT", f"/api/triggers/{found['id']}", {**body, "paused": is_paused})
+        click.echo(flat(f"{'Paused' if is_paused else 'Resumed'} {found['name']}."))
 
 
 @triggers.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_started("triggers"))
-@settings_options
-@one_line_errors
-def triggers_rm(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def triggers_rm(api: Api, names: tuple[str, ...]) -> None:
     """Remove triggers. Their addresses answer no more; their chats stay."""
-    asyncio.run(removed("triggers", names, **where))
+    await removed(api, "triggers", names)
