@@ -13,6 +13,7 @@ from tests.acceptance.test_safety import World
 from tests.requirements import requirement
 from tests.support.http import Response
 from tests.support.native import Native
+from tests.support.pdfs import text_pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -180,3 +181,65 @@ async def test_a_file_that_no_model_can_read_is_refused_with_words_and_leaves_no
     assert all(error["code"] == "bad_file" and "a.bin" in error["message"] for error in errors)
     assert all(words in error["message"] for error in errors)
     assert before == (world.stored(), files_kept(world))
+
+
+def asked_with(wire: str, url: str, name: str) -> tuple[str, dict[str, Any]]:
+    """A question with a file, in the shape of each API that has such parts."""
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    source = {"type": "base64", "media_type": kind, "data": data}
+    part: dict[str, Any]
+    match wire:
+        case "Responses":
+            part = {"type": "input_file", "filename": name, "file_data": url}
+            said = {"role": "user", "content": [part, {"type": "input_text", "text": "Summarise it."}]}
+            return "/v1/responses", {"model": MODEL, "input": [said], "store": False}
+        case "Anthropic":
+            part = {"type": "document", "title": name, "source": source}
+            return "/v1/messages", {"model": MODEL, "max_tokens": 9, "messages": [asking(part)]}
+        case "the AI SDK":
+            part = {"type": "file", "mediaType": kind, "url": url, "filename": name}
+            question = {"id": "m1", "role": "user", "parts": [part, {"type": "text", "text": "Summarise it."}]}
+            return "/api/chat", {"id": f"chat-{name}", "model": MODEL, "messages": [question]}
+    binary = {"type": "binary", "mimeType": kind, "data": data, "filename": name}
+    document = {"type": "document", "source": {"type": "data", "value": data, "mimeType": kind}}
+    question = {"id": "u1", **asking(binary if wire == "AG-UI, older" else document)}
+    asked = {"threadId": f"{wire} {name}", "runId": f"run of {name}", "protocolVersion": "1.0", "messages": [question]}
+    return "/ag-ui", {**asked, "forwardedProps": {"model": MODEL}}
+
+
+def asking(part: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": [part, {"type": "text", "text": "Summarise it."}]}
+
+
+WIRES = ["Responses", "Anthropic", "the AI SDK", "AG-UI", "AG-UI, older"]
+
+
+@requirement("files.text")
+@pytest.mark.parametrize("wire", WIRES)
+async def test_every_api_with_such_parts_gives_the_file_to_the_model(world: World, wire: str):
+    """The same file has the same meaning, whoever asks: text, and a PDF as its text."""
+    for data, name, kind in (
+        (b"the moon pulls", "notes.md", "text/plain"),
+        (text_pdf("tides in a pdf"), "paper.pdf", "application/pdf"),
+    ):
+        path, body = asked_with(wire, inline(data, kind), name)
+        response = await world.alice.client.post(path, body)
+        text = await response.text()
+        content = last_content(world)
+
+        assert 200 == response.status, text
+        assert ("tides in a pdf" if kind.endswith("pdf") else "the moon pulls") in content
+        assert content.startswith('<file name="')
+        assert content.endswith("Summarise it.")
+
+
+@requirement("files.refused")
+@pytest.mark.parametrize("wire", WIRES)
+async def test_every_api_refuses_a_hostile_file_with_words(world: World, wire: str):
+    """Before a model is asked."""
+    before = len(world.up.requests)
+    path, body = asked_with(wire, inline(b"PK\x03\x04 a bomb", "application/zip"), "bomb.zip")
+    response = await world.alice.client.post(path, body)
+
+    assert "is a ZIP archive" in await response.text()
+    assert (415, before) == (response.status, len(world.up.requests))

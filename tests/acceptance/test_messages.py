@@ -210,7 +210,10 @@ async def test_chat_completions_refuse_a_result_of_a_call_that_was_not_sent(clie
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
-        ({"messages": [{"role": "user", "content": [PDF]}]}, "messages[0].content[0].source.type"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "file"}}]}]},
+            "messages[0].content[0].source.type",
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}, USER]}, "messages[0].content"),

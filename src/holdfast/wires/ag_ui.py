@@ -265,7 +265,7 @@ def ag_ui_message(message: Message) -> dict[str, Any]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """Return text, or parts if there are images. Parts that AG-UI does not have are left out."""
+    """Return text, or parts if there are images or files. Parts that AG-UI does not have are left out."""
     if not isinstance(message.content, list):
         return message.content or ""
     parts = [part for part in map(_part, message.content) if part is not None]
@@ -283,6 +283,9 @@ def _part(part: Any) -> dict[str, Any] | None:
             return {"type": "image", "source": {"type": "data", "value": data, "mimeType": kind}}
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return {"type": "image", "source": {"type": "url", "value": url}}
+        case {"type": "file", "file": {"file_data": str(url)}} if url.startswith("data:") and ";base64," in url:
+            kind, _, data = url.removeprefix("data:").partition(";base64,")
+            return {"type": "document", "source": {"type": "data", "value": data, "mimeType": kind}}
     return None
 
 

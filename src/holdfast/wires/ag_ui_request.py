@@ -133,4 +133,17 @@ def _part(part: _Part, where: str) -> _Part:
             return {"type": "image_url", "image_url": {"url": url}}
         case {"type": "image", "source": {"type": "data", "value": str(data), "mimeType": str(kind)}}:
             return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
-    raise BadRequest("A part is text, or an image by its URL or with its data and mimeType.", param=where)
+        case {"type": "document", "source": {"type": "data", "value": str(data), "mimeType": str(kind)}}:
+            return _file("", kind, data)
+        case {"type": "binary", "mimeType": str(kind), "data": str(data)} if kind.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+        case {"type": "binary", "mimeType": str(kind), "data": str(data), "filename": str(name)}:
+            return _file(name, kind, data)
+        case {"type": "binary", "mimeType": str(kind), "data": str(data)}:
+            return _file("", kind, data)
+    what = "A part is text, an image by its URL, or an image or a document with its data and mimeType."
+    raise BadRequest(what, param=where)
+
+
+def _file(name: str, kind: str, data: str) -> _Part:
+    return {"type": "file", "file": {"filename": name or "document", "file_data": f"data:{kind};base64,{data}"}}

@@ -62,13 +62,20 @@ _SOURCE = Kinds(
     },
     refused("Send the image itself, or its URL."),
 )
+_DATA = Kinds(
+    "type",
+    {"data": Shape({"type": USED, "value": USED, "mimeType": USED}, NOT_KNOWN)},
+    refused("Send the document itself."),
+)
 _AG_UI_PARTS = Kinds(
     "type",
     {
         "text": Shape({"type": USED, "text": USED, "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
         "image": Shape({"type": USED, "source": used(_SOURCE), "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
+        "document": Shape({"type": USED, "source": used(_DATA), "id": _ABOUT, "metadata": _ABOUT}, NOT_KNOWN),
+        "binary": Shape({**dict.fromkeys(("type", "mimeType", "data", "filename"), USED), "id": _ABOUT}, NOT_KNOWN),
     },
-    refused("Supported: text and images."),
+    refused("Supported: text, images and documents."),
 )
 _MESSAGE_FIELDS: Table = {
     "id": USED,

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
-from ...asks import Ask, ChatAsk, OnBreak
+from ...asks import Ask, ChatAsk, OnBreak, ResponseAsk
 from ...concurrency.tasks import OwnedTasks
 from ...engine.core import Core
 from ...errors import BadRequest, HoldfastError
@@ -25,6 +25,7 @@ from ...ids import ModelName, new_id
 from ...runs.run import Run
 from ...store import Idempotency, Payer, RunRecord, Store
 from ...upstreams import FoundModel
+from ...wires.openai.response_items import messages_of
 from .room import Room
 
 ON_BREAK = "holdfast-on-break"
@@ -227,8 +228,12 @@ class Starting:
 
 def _sent(record: RunRecord, input: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the messages of a request: what is new in a session, or all of them."""
-    asked = record.ask.messages if isinstance(record.ask, ChatAsk) else []
-    return [*asked, *map(plain, input)]
+    match record.ask:
+        case ChatAsk(messages=asked):
+            return [*asked, *map(plain, input)]
+        case ResponseAsk(input=items):
+            return [*map(plain, messages_of(items))]
+    return [*map(plain, input)]
 
 
 def _on_break(request: Request) -> OnBreak | None:

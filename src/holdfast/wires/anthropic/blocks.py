@@ -47,24 +47,31 @@ class ImageBlock(msgspec.Struct, frozen=True):
     why: ClassVar[str] = "An image's source is base64 with a media_type, or a url."
 
 
-class _PlainText(msgspec.Struct, frozen=True):
-    type: Literal["text"]
+class _PlainText(msgspec.Struct, frozen=True, tag="text"):
     data: str
 
 
 class DocumentBlock(msgspec.Struct, frozen=True):
-    """A document of text."""
+    """A document: its text, or a PDF."""
 
-    source: _PlainText
+    source: _PlainText | _Base64
     title: Any = None
     context: Any = None
 
-    why: ClassVar[str] = "Documents other than text need one of Anthropic's own models."
+    why: ClassVar[str] = "A document's source is text or base64. Others need one of Anthropic's own models."
 
     @property
     def texts(self) -> list[Any]:
         """What it says, with its heading."""
-        return [self.title, self.context, self.source.data]
+        return [self.title, self.context, *([self.source.data] if isinstance(self.source, _PlainText) else [])]
+
+    @property
+    def file(self) -> dict[str, Any] | None:
+        """The file in OpenAI's shape, which is read as any other; None for a text."""
+        if isinstance(self.source, _PlainText):
+            return None
+        name = self.title if isinstance(self.title, str) and self.title else "document"
+        return {"type": "file", "file": {"filename": name, "file_data": self.source.url}}
 
 
 class SearchResult(msgspec.Struct, frozen=True):

@@ -85,8 +85,8 @@ _DOCUMENT = Shape(
         "source": used(
             Kinds(
                 "type",
-                {"text": Shape({"type": USED, "media_type": USED, "data": USED}, UNKNOWN)},
-                refused("Documents other than text need one of Anthropic's own models."),
+                dict.fromkeys(("text", "base64"), Shape({"type": USED, "media_type": USED, "data": USED}, UNKNOWN)),
+                refused("Such documents need one of Anthropic's own models."),
             )
         ),
         "title": USED,

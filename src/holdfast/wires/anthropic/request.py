@@ -307,12 +307,19 @@ def _content(blocks: Iterable[AnyBlock], native: bool) -> _Content:
 
     Anthropic's models get the blocks unchanged: joined blocks would miss its prompt cache.
     """
-    parts = [_part(block, native) for block in blocks]
+    parts = [part for block in blocks for part in _parts(block, native)]
     if native and len(parts) > 1:
         return parts
     if all(part.keys() == {"type", "text"} for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
+
+
+def _parts(block: AnyBlock, native: bool) -> list[_Fields]:
+    match block:
+        case DocumentBlock(file=dict(file), context=context):
+            return [*([{"type": "text", "text": context}] if isinstance(context, str) else []), file]
+    return [_part(block, native)]
 
 
 def _part(block: AnyBlock, native: bool) -> _Fields:
