@@ -63,6 +63,21 @@ async def test_a_temporary_chat_shows_its_pictures_and_keeps_none(new_tab, serve
 
 
 @requirement("ui.browser-drawn")
+async def test_pictures_are_compared_blind_and_there_after_a_reload(new_tab, up, api):
+    """A model that draws was no candidate: its pane had failed."""
+    up.enqueue(drawing(noise(6, 40)), drawing(noise(7, 40)))
+    body = {"prompt": "Draw a cat.", "models": ["up/m", "up/m"], "blind": True, "lifetime": "detached"}
+    made = await (await api.client.post("/api/comparisons", body)).json()
+    tab = await new_tab(f"/compare/{made['id']}")
+    await expect(tab.page.locator(SHOWN)).to_have_count(2)
+    await tab.page.reload()
+    await expect(tab.page.locator(SHOWN)).to_have_count(2)
+    again = await api.get(f"/api/comparisons/{made['id']}")
+
+    assert ["completed", "completed"] == [pane["settlement"]["outcome"] for pane in again["panes"]]
+
+
+@requirement("ui.browser-drawn")
 @pytest.mark.parametrize(
     ("locale", "scheme", "size"),
     [("en-GB", "light", PHONE), ("de-DE", "dark", {"width": 1100, "height": 800}), ("ar-EG", "dark", PHONE)],

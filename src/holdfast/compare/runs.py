@@ -32,6 +32,7 @@ from ..runs.admission import Places
 from ..runs.run import Run
 from ..store import HEAD, Idempotency, RunRecord, Store
 from ..store.documents import Documents, IdempotencyKeys, Stored
+from ..store.files import pictures_of
 from ..watchers import Wake, Watchers
 from . import wire as wire
 from .model import (
@@ -512,8 +513,9 @@ class Rounds:
         if run.settlement is None:
             _, snapshot = await run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
-        reasoning = reasoning_of(run.id, await self.store.messages(session_id))
-        return wire.PaneText(run.settlement.text, reasoning, run.settlement)
+        messages = [message for message in await self.store.messages(session_id) if message.run_id == run.id]
+        pictures = await pictures_of(self.store, session_id, messages)
+        return wire.PaneText(run.settlement.text, reasoning_of(run.id, messages), run.settlement, pictures)
 
     async def _imported_text(self, answer: PaneAnswer, session_id: str) -> wire.PaneText:
         """Return an answer without a run, from its message: the comparison was imported."""
@@ -523,5 +525,5 @@ class Rounds:
         )
         if message is None:
             return wire.PaneText(settlement=settlement_of(answer))
-        text = text_of(message.content)
-        return wire.PaneText(text, message.reasoning or "", replace(settlement_of(answer), text=text))
+        text, pictures = text_of(message.content), await pictures_of(self.store, session_id, [message])
+        return wire.PaneText(text, message.reasoning or "", replace(settlement_of(answer), text=text), pictures)

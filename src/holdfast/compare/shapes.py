@@ -59,6 +59,7 @@ class PaneJson(PaneHeadJson):
 
     text: str
     reasoning: str | None
+    pictures: list[str]
     earlier: list[EarlierAnswerJson | None]
     settlement: SettlementJson | None
 

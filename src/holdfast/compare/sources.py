@@ -22,6 +22,7 @@ from ..events import (
     Interrupted,
     Notice,
     Outlet,
+    Picture,
     Reasoning,
     Settlement,
     Source,
@@ -183,6 +184,8 @@ class _Neutral:
                 return msgspec.structs.replace(item, model=ModelName(""), is_local=False)
             case Text() | Reasoning():
                 return type(item)(item.text, item.choice)
+            case Picture(url=url) if url.startswith("data:"):  # an address would tell who made it
+                return item
             case ToolDelta() | ToolCall(own=False):
                 return msgspec.structs.replace(item, id=self._call(item.id))
             case Finish():

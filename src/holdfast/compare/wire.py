@@ -44,6 +44,8 @@ class PaneText(msgspec.Struct, frozen=True):
     text: str = ""
     reasoning: str = ""
     settlement: Settlement | None = None
+    pictures: tuple[str, ...] = ()
+    """The pictures of the answer, as data URLs."""
     earlier: tuple[Earlier | None, ...] = ()
     """The pane's answers to each prompt before the last one; None if there was none."""
 
@@ -123,6 +125,7 @@ def _pane(kept: Comparison, pane: Pane, text: PaneText) -> PaneJson:
         **_pane_head(kept, pane),
         "text": text.text,
         "reasoning": text.reasoning or None,
+        "pictures": [*text.pictures],
         "earlier": [None if each is None else _earlier(each) for each in text.earlier],
         "settlement": _settlement(pane.latest, text, kept.is_revealed),
     }

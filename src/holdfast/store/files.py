@@ -96,6 +96,11 @@ async def with_files(store: Store, session_id: str, messages: Sequence[Message])
     return await asyncio.to_thread(put_back, messages, files)  # base64 of many megabytes
 
 
+async def pictures_of(store: Store, session_id: str, messages: Sequence[Message]) -> tuple[str, ...]:
+    """Return the pictures of answers as data URLs."""
+    return tuple(_urls(await with_files(store, session_id, messages)))
+
+
 def _as_picture(url: str) -> StoredFile | None:
     """Return the picture of a data URL; None if it is no picture, or the same URL could not be made from it again."""
     found = read_inline(url)

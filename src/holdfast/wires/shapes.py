@@ -137,6 +137,7 @@ class FileJson(TypedDict, total=False):
 
     filename: str
     file_data: str
+    read_as: str
 
 
 class PartJson(TypedDict, total=False):

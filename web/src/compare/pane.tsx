@@ -28,12 +28,15 @@ import type { Comparison, Content, EarlierAnswer, Metrics, Pane as PaneInfo } fr
 import { CopyButton } from "../ui/copy";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
+import { Later } from "../ui/later";
 import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 import { seconds } from "../words/time";
 import { calls } from "./calls";
 import type { OpenComparison } from "./state";
 import { isBlind, isVoteOnThese } from "./types";
+
+const PICTURES = () => import("../files/answer-pictures");
 
 interface PaneProps {
   comparison: OpenComparison;
@@ -100,7 +103,8 @@ function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; 
   const isGoingOn = pane.status === "running";
   const text = live?.text ?? pane.text ?? "";
   const reasoning = live?.reasoning || pane.reasoning || "";
-  const isSilent = isGoingOn && !text && !reasoning && !live?.tools.length;
+  const pictures = live?.pictures ?? pane.pictures ?? [];
+  const isSilent = isGoingOn && !text && !reasoning && !live?.tools.length && !pictures.length;
   useEffect(() => {
     if (isGoingOn && isAtEnd.current) place.current.scrollTop = place.current.scrollHeight;
   }, [version]);
@@ -121,6 +125,7 @@ function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; 
       {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
       {live && <Tools tools={live.tools} isGoingOn={isGoingOn} />}
       <Markdown text={text} isStreaming={isGoingOn} />
+      {pictures.length > 0 && <Later load={PICTURES} urls={pictures} session={null} />}
       {isSilent && <Waiting notices={live?.notices ?? []} />}
       {pane.status === "waiting" && <p class="note">{t().waitingForPrevious}</p>}
     </div>
