@@ -164,3 +164,21 @@ async def test_what_the_chosen_model_cannot_take_is_said_before_it_is_sent(new_t
             await expect(warning).to_have_text("m can't see pictures. Choose a model that can.")
     finally:
         up.described = {}
+
+
+@requirement("ui.browser-files")
+async def test_the_pages_of_a_pdf_are_shown_as_pictures_by_wish(tab, up):
+    """A table or a formula says nothing as text. By keyboard, and taken back in the same way."""
+    up.enqueue(answer("Seen."), answer("Read."))
+    for presses, kind in ((1, "image_url"), (2, "text")):
+        await choose(tab, ("paper.pdf", text_pdf("tides", "moons")))
+        look = tab.page.get_by_role("button", name="Show the pages as pictures to the model")
+        for _ in range(presses):
+            await look.press("Enter")
+        await expect(look).to_have_attribute("aria-pressed", "true" if presses == 1 else "false")
+        await tab.say("What is it?")
+        await tab.sees_ending("completed", "Seen." if presses == 1 else "Read.")
+        content = up.requests[-1].body["messages"][-1]["content"]
+
+        assert (kind == "image_url") == isinstance(content, list)
+        assert "tides" in content or [1 for part in content if part["type"] == kind] == [1, 1]

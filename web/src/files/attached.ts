@@ -30,6 +30,30 @@ export interface Attached {
   pasted: string | null;
 }
 
+/** About how many tokens the picture of a page has, and how many pages can be shown so. */
+const [PAGE_SEEN, MOST_PAGES_SEEN] = [1_500, 50];
+
+/** Whether a model is to look at the pages of a PDF instead of reading their text. */
+export function isSeen({ part }: Attached): boolean {
+  return part.file?.read_as === "pictures";
+}
+
+/** Whether the pages of a PDF can be shown in place of its text. */
+export function canBeSeen({ facts }: Attached): boolean {
+  return facts?.type === "application/pdf" && facts.has_text && (facts.pages ?? 0) <= MOST_PAGES_SEEN;
+}
+
+/** The same file, read in the other way. */
+export function readOtherwise(attached: Attached): Attached {
+  const { read_as: _, ...file } = attached.part.file ?? {};
+  const changed = isSeen(attached) ? file : { ...file, read_as: "pictures" };
+  return { ...attached, part: { ...attached.part, file: changed } };
+}
+
+export function tokensOf(attached: Attached): number | null {
+  return isSeen(attached) ? PAGE_SEEN * (attached.facts?.pages ?? 0) : (attached.facts?.tokens ?? null);
+}
+
 export function picturePart(url: string): Part {
   return { type: "image_url", image_url: { url } };
 }

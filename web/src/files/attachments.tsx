@@ -1,12 +1,12 @@
 /** What goes with the message that is being written: thumbnails of pictures, and chips of files. */
 
-import { FileText, Paperclip, TextCursorInput, X } from "lucide";
+import { Eye, FileText, Paperclip, TextCursorInput, X } from "lucide";
 import type { Model } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { Picture } from "../ui/picture";
 import { t } from "../words";
-import { type Attached, fileOf, pictureOf } from "./attached";
+import { type Attached, canBeSeen, fileOf, isSeen, pictureOf, readOtherwise, tokensOf } from "./attached";
 import type { Attaching, Coming } from "./attaching";
 
 interface AttachmentsProps {
@@ -32,6 +32,9 @@ export function Attachments({ attaching, session = null, model = null, onText }:
               n={index + 1}
               session={session}
               onRemove={() => set(all.toSpliced(index, 1))}
+              onLook={
+                canBeSeen(each) && model?.sees !== false ? () => set(all.with(index, readOtherwise(each))) : undefined
+              }
               onText={
                 each.pasted !== null && onText
                   ? () => {
@@ -58,9 +61,12 @@ interface ChipProps {
   session: string | null;
   onRemove: () => void;
   onText: (() => void) | undefined;
+  /** Lets the model look at the pages of a PDF, or read their text again. */
+  onLook: (() => void) | undefined;
 }
 
-function Chip({ attached: { part, facts }, n, session, onRemove, onText }: ChipProps) {
+function Chip({ attached, n, session, onRemove, onText, onLook }: ChipProps) {
+  const { part, facts } = attached;
   const [file, url] = [fileOf(part), pictureOf(part)];
   const name = file?.name || t().attachment(n);
   return (
@@ -70,11 +76,23 @@ function Chip({ attached: { part, facts }, n, session, onRemove, onText }: ChipP
           <Icon node={FileText} />
           <span class="file-name">
             <bdi>{name}</bdi>
-            {facts && <small>{t().fileFacts(facts.size, facts.pages, facts.tokens)}</small>}
+            {facts && <small>{t().fileFacts(facts.size, facts.pages, tokensOf(attached))}</small>}
           </span>
         </>
       ) : (
         <Picture session={session} url={url} alt={name} />
+      )}
+      {onLook && (
+        <button
+          type="button"
+          class="quiet icon-button"
+          title={t().asPictures}
+          aria-label={t().asPictures}
+          aria-pressed={isSeen(attached)}
+          onClick={onLook}
+        >
+          <Icon node={Eye} size={16} />
+        </button>
       )}
       {onText && (
         <button
@@ -120,8 +138,9 @@ function OnItsWay({ coming: { name, progress, abort } }: { coming: Coming }) {
 /** What the chosen model cannot take is said before it is sent. */
 function Warning({ all, model }: { all: Attached[]; model: Model | null }) {
   if (!model || !all.length) return null;
-  const needsEyes = all.some(({ part, facts }) => (facts ? !facts.has_text : pictureOf(part) !== ""));
-  const tokens = all.reduce((sum, { facts }) => sum + (facts?.tokens ?? 0), 0);
+  const needsEyes =
+    all.some(({ part, facts }) => (facts ? !facts.has_text : pictureOf(part) !== "")) || all.some(isSeen);
+  const tokens = all.reduce((sum, each) => sum + (tokensOf(each) ?? 0), 0);
   const why =
     needsEyes && model.sees === false
       ? t().modelSeesNothing(model.name)

@@ -162,6 +162,7 @@ export const ar: Words = {
   uploading: (name) => `جارٍ رفع «${name}»`,
   removeFile: (name) => `أزل «${name}»`,
   insertAsText: "إدراج كنص",
+  asPictures: "عرض الصفحات على النموذج كصور",
   pastedName: "نص ملصق.txt",
   fileFacts: (size, pages, tokens) =>
     [

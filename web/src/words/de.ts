@@ -156,6 +156,7 @@ export const de: Words = {
   uploading: (name) => `„${name}“ wird hochgeladen`,
   removeFile: (name) => `„${name}“ entfernen`,
   insertAsText: "Als Text einfügen",
+  asPictures: "Dem Modell die Seiten als Bilder zeigen",
   pastedName: "Eingefügter Text.txt",
   fileFacts: (size, pages, tokens) =>
     [

@@ -153,6 +153,7 @@ export const en = {
   uploading: (name: string) => `Uploading “${name}”`,
   removeFile: (name: string) => `Remove “${name}”`,
   insertAsText: "Insert as text",
+  asPictures: "Show the pages as pictures to the model",
   pastedName: "Pasted text.txt",
   fileFacts: (size: number, pages: number | null, tokens: number | null) =>
     [
