@@ -2,20 +2,24 @@
 
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from holdfast.server.config.settings import ProviderSettings
 from tests.acceptance.test_safety import World, bearer, two_owners
 from tests.requirements import requirement
+from tests.support.agents import serving
 from tests.support.native import Native
-from tests.support.upstream import Recorded, Script, Status, Upstream, answer
+from tests.support.upstream import Recorded, Script, Status, Upstream, answer, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SUMMARY = "They spoke of ships."
 WINDOW = 4000
+TOO_LONG = "This model's maximum context length is 4000 tokens."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -105,7 +109,7 @@ async def test_there_is_a_way_on_after_a_message_that_was_too_long(world: World)
 
     def small(request: Recorded) -> Script:
         size = len(str(request.body["messages"]))
-        too_long = {"error": {"message": "This model's maximum context length is 4000 tokens.", "type": "invalid"}}
+        too_long = {"error": {"message": TOO_LONG, "type": "invalid"}}
         return [Status(400, too_long)] if size > WINDOW else answer(SUMMARY)
 
     world.up.models["small"] = small
@@ -145,3 +149,26 @@ async def test_a_session_says_how_much_of_the_window_it_fills(world: World):
 
     assert {"tokens": 4, "source": "provider", "window": WINDOW, "model": "up/windowed"} == context
     assert other["window"] is None
+
+
+@requirement("hist.compaction")
+async def test_a_chat_with_an_agent_is_summed_up_by_its_model_without_tools(tmp_path: Path):
+    """Its tools could act on a request to sum up, and what is too long could not be sent in less."""
+    async with Upstream() as up:
+        up.described["m"] = {"context_length": WINDOW}
+        listing = {"providers": (ProviderSettings("up", base_url=up.base_url),)}
+        async with serving(up, tmp_path, settings=listing) as world:
+            up.enqueue(calling(("add", {"a": 1, "b": 2})), answer("3."))
+            up.enqueue([Status(400, {"error": {"message": TOO_LONG}})], answer(SUMMARY), answer("Ships."))
+            session = await world.api.new_session(model="agent/helper")
+            await world.api.settled(await world.api.start(session, "Add.", "agent/helper"))
+            context = await world.api.get(f"/api/sessions/{session}/context")
+            settled = await compact(world.api, session)
+            summed = up.requests[-1].body
+            await world.api.settled(await world.api.start(session, "Of what?", "agent/helper"))
+
+            assert (WINDOW, "agent/helper") == (context["window"], context["model"])
+            assert ("completed", SUMMARY) == (settled["outcome"], settled["text"])
+            assert "tools" not in summed
+            assert SUMMARY in str(up.requests[-1].body["messages"])
+            assert ["add"] == [tool["function"]["name"] for tool in up.requests[-1].body["tools"]][:1]

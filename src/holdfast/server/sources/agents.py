@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -41,9 +41,11 @@ from ...store import RunRecord, Store
 from ...store.documents import Documents
 from ...upstreams import ChatRequest, Providers
 from ...upstreams.allowed import AllowedProviders
+from ...upstreams.facts import ModelFacts, facts_of
 from ..config.settings import AGENT, SettingsError
 from .agent_users import AgentUsers
 from .chat import ChatSources, notice_of
+from .compacting import is_compaction
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +77,9 @@ class AgentModels:
     demo = False
     tools = False
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], facts: Callable[[str], Awaitable[ModelFacts]]) -> None:
         self.models: tuple[str, ...] | None = tuple(names)
+        self.facts = facts
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Refuse: an agent cannot be a fallback of a model."""
@@ -180,7 +183,7 @@ class AgentSources:
         self._store = store
         self._providers = providers
         if names:
-            providers.add(AgentModels(names))
+            providers.add(AgentModels(names, self._facts))
         self._desks: dict[str, Desk] = {}
         self._table = ProcessTable()
         self.engine: Core | None = None
@@ -202,7 +205,7 @@ class AgentSources:
         there = [name for name in names if self._users.may_use(caller, name)]
         if len(there) == len(names):
             return self._providers
-        return self._providers.with_added([AgentModels(there)] if there else [])
+        return self._providers.with_added([AgentModels(there, self._facts)] if there else [])
 
     def _require_user(self, caller: Access, record: RunRecord) -> None:
         """Refuse a caller that may not use the agent of a run, even if it has started the run."""
@@ -286,6 +289,8 @@ class AgentSources:
         """Return the source of an agent's run."""
         if self._is_published(run.record):
             return partial(self._publish, run, run.record)
+        if is_compaction(run.record):
+            return partial(self._summarise, run.record)
         return partial(self._work_anew, run)
 
     def or_model(self, model: Callable[[Run], Source]) -> Callable[[Run], Source]:
@@ -335,6 +340,21 @@ class AgentSources:
             return await self.again(record, log) is not None if record.kind == AGENT else await other(record, log)
 
         return elsewhere
+
+    async def _facts(self, name: str) -> ModelFacts:
+        """Return what is known of an agent's model: how much it holds, and what it takes."""
+        agent = self.agents.get(name)
+        try:
+            found = None if agent is None else await self._providers.find(agent.model)
+        except ModelNotFound:
+            found = None
+        known = ModelFacts() if found is None else await facts_of(found.provider, found.model)
+        return msgspec.structs.replace(known, efforts=())
+
+    async def _summarise(self, record: RunRecord, out: Outlet) -> None:
+        """Let an agent's model sum up: that needs no tools, and what is too long is sent in less and less."""
+        agent = await self.find(record)
+        await self._chat.summarise(record, agent.model, out, by_grant=record.model.partition("/")[0] == AGENT)
 
     async def _work_anew(self, run: Run, out: Outlet) -> None:
         beginning = beginning_of(run.record.ask)

@@ -84,16 +84,21 @@ class ChatSources:
         if (beginning := beginning_of(record.ask)) is not None:
             return self._go_on_from(record, beginning, out)
         if is_compaction(record):
-            return summarised(partial(self._summarise, record, name, out), partial(self._conversation, record, name))
+            return self.summarise(record, name, out)
         notice = notice_of(record)
         return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
 
-    async def _summarise(self, record: RunRecord, name: str, out: Outlet, messages: Sequence[dict[str, Any]]) -> None:
-        async def request(model: str) -> ChatRequest:
-            asked = await self._request(record, model)
-            return msgspec.structs.replace(asked, messages=alternating(messages))
+    async def summarise(self, record: RunRecord, name: str, out: Outlet, *, by_grant: bool = False) -> None:
+        """Let a model sum up the conversation of a run. `by_grant`: the right to an agent includes its model."""
 
-        await self._ask(record, name, request, out, alone=True)
+        async def ask(messages: Sequence[dict[str, Any]]) -> None:
+            async def request(model: str) -> ChatRequest:
+                asked = await self._request(record, model)
+                return msgspec.structs.replace(asked, messages=alternating(messages))
+
+            await self._ask(record, name, request, out, alone=True, by_grant=by_grant)
+
+        await summarised(ask, partial(self._conversation, record, name))
 
     async def _conversation(self, record: RunRecord, name: str) -> Conversation:
         found = await self._providers.find(name)
