@@ -6,6 +6,8 @@ import base64
 import hashlib
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.errors import BadRequest
 from holdfast.events import Stopped
 from holdfast.history import Message, Session
@@ -71,6 +73,21 @@ async def the_feed_and_the_queue_refer_to_pictures_too(case: Case) -> None:
     await case.store.start_queued(case.id("s"), node_id=case.id("k"), now=7.0)
     assert _shows(REFERENCE + _hash(two)) == (await case.store.messages(case.id("s")))[-1].content
     assert [_hash(two)] == [*await case.store.read_files(case.id("s"), [_hash(two)])]
+
+
+@CHECKS.add
+async def a_picture_of_an_answer_is_kept_apart_from_it_too(case: Case) -> None:
+    """A model that draws sends more bytes than any person."""
+    data = _picture(case)
+    await case.session()
+    run = await case.start("r", case.user("a"))
+    await case.settle(run, message=replace(case.answer(run), content=_shows(_url(data))))
+    (_, answer) = await case.store.messages(case.id("s"))
+
+    assert _shows(REFERENCE + _hash(data)) == answer.content
+    assert [_hash(data)] == [*await case.store.read_files(case.id("s"), [_hash(data)])]
+    await case.store.delete_session(case.id("s"))
+    assert {} == await case.store.read_files(case.id("s"), [_hash(data)])
 
 
 @CHECKS.add
