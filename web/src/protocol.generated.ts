@@ -108,6 +108,7 @@ export interface ImageUrl {
 export interface File {
   file_data?: string;
   filename?: string;
+  read_as?: string;
 }
 
 export interface Part {
@@ -477,6 +478,7 @@ export interface Pane {
   metrics: Metrics | null;
   model: string | null;
   pane: number;
+  pictures: string[];
   reasoning: string | null;
   run_id: string | null;
   settlement: Settlement | null;
