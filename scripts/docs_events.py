@@ -38,6 +38,8 @@ PARTS = {
     "Settlement": shapes.SettlementJson,
     "Error": shapes.ErrorInfoJson,
     "Receipt": shapes.ReceiptJson,
+    "Field": events.FormField,
+    "Option": events.FormOption,
 }
 """The objects inside of events, by their titles."""
 SIMPLE: dict[Any, str] = {

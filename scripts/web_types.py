@@ -27,6 +27,8 @@ HEADER = """\
 """
 SENT_AS: dict[type, type] = {events.Usage: shapes.UsageEventJson, events.Settled: shapes.SettledEventJson}
 """Events whose JSON is not that of their struct."""
+PARTS: tuple[type, ...] = (events.FormOption, events.FormField)
+"""What events consist of."""
 UNIONS = {"FeedEntry": shapes.FeedEntryJson}
 TYPES = {
     inspect.StrType: "string",
@@ -62,7 +64,7 @@ def interfaces() -> Iterator[str]:
     """Yield every object: those of the shapes, then the events of a run."""
     for shape in [*typed_dicts(shapes), *typed_dicts(comparisons)]:
         yield interface(inspect.type_info(shape))
-    for event in run_events():
+    for event in (*PARTS, *run_events()):
         if event in SENT_AS.values():
             continue
         yield interface(inspect.type_info(event))
@@ -93,7 +95,7 @@ def typed_dicts(module: ModuleType) -> list[type]:
 def interface(info: Any) -> str:
     """Return one object type."""
     lines = [f"export interface {name_of(info.cls)} {{"]
-    if isinstance(info, inspect.StructType):
+    if isinstance(info, inspect.StructType) and info.tag:
         lines.append(f'  {info.tag_field}: "{info.tag}";')
     lines += [
         f"  {field.encode_name}{'' if is_always_sent(info, field) else '?'}: {type_of(field.type)};"
@@ -130,6 +132,8 @@ def type_of(info: inspect.Type) -> str:
 
 def name_of(cls: type) -> str:
     """Return what a type is called on the page: a shape without its `Json`, an event as an event."""
+    if cls in PARTS:
+        return cls.__name__
     is_shape = cls.__module__ in (shapes.__name__, comparisons.__name__)
     return cls.__name__.removesuffix("Json") if is_shape else f"{cls.__name__}Event"
 

@@ -372,6 +372,13 @@ REQUIREMENTS: dict[str, str] = {
         "A tool call has an id that is saved before it runs; an agent that goes on after a crash has no effect twice, "
         "and asks a person where it cannot know."
     ),
+    "agent.edited-calls": (
+        "A person may change the arguments of a call before it is allowed: it runs with these, and everybody is told."
+    ),
+    "agent.ask-user": (
+        "A model may ask its user a question, with choices; the question outlives restarts, and ends in the truth."
+    ),
+    "mcp.elicitation": "What an MCP server asks reaches the person, and the answer, or its absence, the server.",
     "crash.sigterm": "On SIGTERM new starts get 503 with Retry-After; runs drain, go on later, or settle as partial.",
     "crash.store-away": "With the store gone for 30 s runs go on, settle late, and settle once.",
     "crash.store-fails": "A store that raises an unexpected error fails the runs it cannot save, and no run hangs.",

@@ -8,6 +8,16 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 import msgspec
 
 from .ids import ModelName
+from .questions import Answered as Answered
+from .questions import ApprovalDecided as ApprovalDecided
+from .questions import ApprovalRequested as ApprovalRequested
+from .questions import FormField as FormField
+from .questions import FormOption as FormOption
+from .questions import InputDecided as InputDecided
+from .questions import InputRequested as InputRequested
+from .questions import OutcomeDecided as OutcomeDecided
+from .questions import OutcomeRequested as OutcomeRequested
+from .questions import Question as Question
 from .silence import ModelAsked
 
 StoppedBy = Literal["user", "disconnect", "replaced", "budget", "shutdown", "revoked"]
@@ -303,56 +313,6 @@ class ToolStarted(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="
     replay: Replay = "never"
 
 
-class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="approval.requested"):
-    """The run waits for a person to allow a tool call. `expires_at`, if set, is the deadline in Unix seconds."""
-
-    id: str
-    tool: str
-    arguments: str
-    call: str = ""
-    expires_at: float | None = None
-    preview: str = ""
-    """What the call would change, as a unified diff of whole files. Empty if the tool has no preview."""
-
-
-class ApprovalDecided(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="approval.decided"
-):
-    """A person has allowed or denied a tool call."""
-
-    id: str
-    decision: Literal["allow", "deny"]
-    note: str = ""
-
-
-class OutcomeRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="outcome.requested"):
-    """The run waits for a person to say what became of a tool call that a crash has interrupted: it may have run.
-
-    `since` is the time at which the call began, `expires_at`, if set, the deadline, both in Unix seconds. `printed` is
-    its output up to the crash, and `problem` the reason why the tool could not find out itself.
-    """
-
-    id: str
-    tool: str
-    arguments: str
-    call: str
-    effect_id: str
-    since: float
-    printed: str = ""
-    problem: str = ""
-    expires_at: float | None = None
-
-
-class OutcomeDecided(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="outcome.decided"
-):
-    """A person has said that an interrupted call ran, or that it is to be made again, or left out."""
-
-    id: str
-    decision: Literal["ran", "again", "skip"]
-    note: str = ""
-
-
 class StepStarted(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="step.started"):
     """An agent calls its model for the nth time in this run."""
 
@@ -439,6 +399,8 @@ Event: TypeAlias = (
     | ApprovalDecided
     | OutcomeRequested
     | OutcomeDecided
+    | InputRequested
+    | InputDecided
     | StepStarted
     | StepFinished
     | Steered
@@ -450,11 +412,6 @@ Event: TypeAlias = (
     | Settled
 )
 """One numbered fact in a run's log."""
-
-Question: TypeAlias = ApprovalRequested | OutcomeRequested
-"""What a run can ask of a person. It waits until the person has answered."""
-Answered: TypeAlias = ApprovalDecided | OutcomeDecided
-"""The answer of a person."""
 
 SPOKEN = frozenset({Text, Reasoning, Picture, ToolDelta, ToolCall, ProviderData})
 """Events that are part of an answer. The first of them means that the model has begun to answer."""

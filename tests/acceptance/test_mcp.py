@@ -174,21 +174,6 @@ async def test_the_newest_version_of_the_protocol_is_spoken(tmp_path, transport,
     assert "2026-07-28" == LATEST_PROTOCOL_VERSION, "the docs name it"
 
 
-async def test_a_server_that_asks_back_is_told_that_nobody_can_be_asked(tmp_path):
-    """Elicitation is not there: the call fails in clear words, the model is told, and the connection lives on."""
-    async with connected(tmp_path) as (world, slow):
-        world.up.enqueue(calling(("slow__elicit", {})), calling(("slow__add", {"a": 1, "b": 2})), answer("3."))
-        frames = await world.api.replay((await world.start())[1])
-
-    (asked, is_error), added = results(frames)
-    assert is_error
-    assert asked.startswith("MCP server slow answered with an error: ")
-    assert "elicitation" in asked.lower()
-    assert ("3", False) == added
-    assert "completed" == frames[-1].json()["settlement"]["outcome"]
-    assert 1 == len(slow.pids())
-
-
 @requirement("mcp.death")
 async def test_a_server_killed_in_mid_call_is_told_as_it_is_and_the_next_call_has_a_new_one(tmp_path):
     """Nobody knows whether the call has run, and the run goes on."""

@@ -34,6 +34,7 @@ PUBLISH = "tests.support.agents:publish"
 OF_NOBODY = {
     "n": "a place in what the path names before it",
     "outcome_id": "a question of the run that the path names before it",
+    "input_id": "a question of the run that the path names before it",
     "model": "a model, which has no owner",
     "name": "a file of the page",
     "id": "an address of the page; the page asks for what it shows by other routes",

@@ -139,6 +139,108 @@ async def test_what_is_always_allowed_is_listed_in_the_settings_and_revoked_ther
     await expect(agent.page.locator(".approval")).to_be_visible()
 
 
+@requirement("ui.browser-approvals", "agent.edited-calls")
+@pytest.mark.usefixtures("needs_axe")
+async def test_arguments_are_changed_before_a_call_is_allowed(agent):
+    """By the keyboard. What ran stands beside what the model wrote, also after a reload."""
+    await agent.say('shell {"command": "echo one\\necho two"}\nDone.')
+    card = agent.page.locator(".approval")
+    await agent.button("Edit arguments").focus()
+    await agent.page.keyboard.press("Enter")
+    await expect(card.get_by_label("command")).to_have_value("echo one\necho two")
+    await card.get_by_label("command").fill("echo three")
+    assert [] == await findings(agent)
+    await agent.button("Allow with changes").focus()
+    await agent.page.keyboard.press("Enter")
+    await agent.sees_ending("completed")
+    for _ in range(2):
+        tool = agent.last_answer.locator(".tool")
+        await tool.locator("summary").click()
+        await expect(tool.locator(".call").first).to_contain_text("echo one")
+        await expect(tool.locator("[data-edited]")).to_contain_text("echo three")
+        await expect(tool.locator("pre").last).to_contain_text("three")
+        await agent.page.reload()
+
+
+ASK = """
+[[agents]]
+name = "helper"
+model = "scripted/steps"
+tools = ["ask_user"]
+"""
+
+
+@requirement("ui.browser-approvals", "agent.ask-user")
+@pytest.mark.usefixtures("needs_axe")
+@pytest.mark.parametrize("answer", ["choice", "words", "Decline"])
+async def test_a_question_of_the_model_is_a_form(new_tab, tmp_path, answer):
+    """A choice, one's own words, or none; by the keyboard. It is still there after a reload."""
+    async with Server(tmp_path, config=ASK) as server:
+        async with server.client() as client:
+            made = await (await client.post("/api/sessions", {"model": "agent/helper"})).json()
+        tab = await new_tab(f"/s/{made['id']}", url=server.url)
+        await tab.say('ask_user {"question": "Which colour?", "choices": ["red", "<b>blue</b>"]}\nDone.')
+        card = tab.page.locator(".question.input")
+        await expect(card).to_contain_text("Which colour?")
+        await tab.page.reload()
+        await expect(card).to_contain_text("Which colour?")
+        assert [] == await findings(tab)
+        if answer == "choice":
+            await card.get_by_role("radio", name="red").focus()
+            await tab.page.keyboard.press("ArrowDown")
+            await expect(card.get_by_role("radio", name="<b>blue</b>")).to_be_checked()
+            await tab.page.keyboard.press("Enter")
+        elif answer == "words":
+            await card.get_by_label("In your own words").fill("green")
+            await tab.page.keyboard.press("Enter")
+        else:
+            await card.get_by_role("button", name=answer).focus()
+            await tab.page.keyboard.press("Enter")
+        await tab.sees_ending("completed")
+        tool = tab.last_answer.locator(".tool")
+        await tool.locator("summary").click()
+        said = {"choice": "<b>blue</b>", "words": "green", "Decline": "The user declined to answer."}[answer]
+        await expect(tool.locator("pre").last).to_have_text(said)
+
+
+FORM = """
+[[mcp]]
+name = "form"
+command = "python"
+args = ["-P", "{server}", "{seen}"]
+approval = "allow"
+
+[[agents]]
+name = "helper"
+model = "scripted/steps"
+tools = ["mcp:form"]
+"""
+
+
+@requirement("mcp.elicitation")
+@pytest.mark.usefixtures("needs_axe")
+async def test_what_an_mcp_server_asks_is_a_form_of_its_fields(new_tab, tmp_path):
+    """Each by its kind, with its limits; what is sent is what the server takes."""
+    config = FORM.format(server=MCP_SERVER, seen=tmp_path / "seen")
+    async with Server(tmp_path / "data", config=config) as server:
+        async with server.client() as client:
+            made = await (await client.post("/api/sessions", {"model": "agent/helper"})).json()
+        tab = await new_tab(f"/s/{made['id']}", url=server.url)
+        await tab.say("form__order {}\nDone.")
+        card = tab.page.locator(".question.input")
+        await expect(card).to_contain_text("What do you want?")
+        assert [] == await findings(tab)
+        await card.get_by_label("Size").select_option("s9")
+        await card.get_by_label("Pieces").fill("3")
+        await card.get_by_role("checkbox", name="Gift").check()
+        await card.get_by_label("Note").fill("quick")
+        await card.get_by_role("button", name="Send answer").click()
+        await tab.sees_ending("completed")
+        tool = tab.last_answer.locator(".tool")
+        await tool.locator("summary").click()
+        await expect(tool.locator("pre").last).to_contain_text("size='s9' pieces=3 gift=True note='quick'")
+
+
 @requirement("ui.browser-approvals", "crash.effects")
 @pytest.mark.usefixtures("needs_axe")
 @pytest.mark.parametrize(("answer", "times"), [("It ran", 1), ("Run it again", 2), ("Skip", 1)])
@@ -151,7 +253,7 @@ async def test_a_call_that_a_kill_has_interrupted_is_asked_about_with_the_eviden
             made = await (await client.post("/api/sessions", {"model": "agent/lasting"})).json()
         tab = await new_tab(f"/s/{made['id']}", url=server.url)
         await tab.say(interrupted.ASKED)
-        await interrupted.hangs(folder)
+        await expect(tab.live.locator(".streamed")).to_have_text("half\n")
         await server.kill9()
         await server.restart()
         card = tab.page.locator(".outcome")

@@ -42,6 +42,11 @@ folder = "{folder}"
 approvals = {{ shell = "allow" }}
 
 [[agents]]
+name = "asker"
+model = "up/asker"
+tools = ["ask_user"]
+
+[[agents]]
 name = "poor"
 model = "up/poor"
 max_tokens = 40
@@ -89,6 +94,9 @@ async def up():
             "pair": in_steps(shell_call("echo one", "echo two"), answer("Done.")),
             "free": in_steps(
                 shell_call("exit 3"), [Headers(), Role(), Gate("free"), *answer("Over.")[2:]], answer("In m.")
+            ),
+            "asker": in_steps(
+                calling(("ask_user", {"question": "Which colour?", "choices": ["red", "blue"]})), answer("Done.")
             ),
             "poor": tokens(2000, 0.002),
             "plain": [Headers(), Role(), Delta("so "), Gate("plain"), *answer("far")[2:]],
@@ -284,6 +292,57 @@ async def test_a_line_typed_while_a_chat_answers_is_the_next_message(shell, up, 
     assert ["Go", "And more"] == [text for role, text in said if role == "user"]
 
 
+@requirement("agent.edited-calls")
+async def test_a_call_runs_with_the_arguments_that_were_typed_for_it(shell, ran):
+    """What is no JSON, or does not fit, costs nothing: the question stays."""
+    async with Terminal(shell, "run", "Go", "--agent", "worker") as terminal:
+        await terminal.shows("o + reason: ")
+        terminal.type("e echo\r")
+        await terminal.shows("o + reason: ")
+        terminal.type('e {"line": "echo"}\r')
+        await terminal.shows("do not fit")
+        await terminal.shows("o + reason: ")
+        assert not ran.exists()
+        terminal.type('e {"command": "echo changed > ran"}\r')
+        await terminal.shows("allowed")
+        await terminal.shows("Done.")
+        assert 0 == await terminal.ended()
+
+    assert "changed\n" == ran.read_text()
+
+
+@requirement("agent.ask-user")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("2", "blue"),
+        ("a dark green", "a dark green"),
+        ("/decline Not now.", "The user declined to answer. Not now."),
+        ("/dismiss", "The user has not answered."),
+    ],
+)
+async def test_a_question_of_the_agent_is_answered_in_the_terminal(shell, up, line, told):
+    """By its number, or in one's own words."""
+    async with Terminal(shell, "run", "Go", "--agent", "asker") as terminal:
+        await terminal.shows("ask_user asks: Which colour?")
+        await terminal.shows("2. blue")
+        await terminal.shows("/dismiss: ")
+        terminal.type(f"{line}\r")
+        await terminal.shows("Done.")
+        assert 0 == await terminal.ended()
+
+    assert told == up.requests[-1].body["messages"][-1]["content"]
+
+
+@requirement("agent.ask-user")
+async def test_a_question_of_the_agent_is_declined_where_nobody_can_answer(shell, up):
+    """The run goes on: the model knows that nobody is there."""
+    shown = await shell("run", "Go", "--agent", "asker")
+
+    assert (0, "Done.\n") == (shown.code, shown.out)
+    assert "nobody is there to ask" in up.requests[-1].body["messages"][-1]["content"]
+
+
 @requirement("crash.effects")
 @pytest.mark.parametrize(
     ("line", "said", "times"), [("r", "it ran", 1), ("a", "run again", 2), ("s no", "skipped: no", 1)]
@@ -296,8 +355,7 @@ async def test_a_call_that_a_kill_has_interrupted_is_asked_about_in_the_terminal
         async with server.client() as client:
             api = Native(client)
             session = await api.new_session()
-            await api.start(session, interrupted.ASKED, "agent/lasting")
-            await interrupted.hangs(folder)
+            await interrupted.hangs(api, await api.start(session, interrupted.ASKED, "agent/lasting"))
         await server.kill9()
         await server.restart()
         shell = Shell(tmp_path, {**here(server), "NO_COLOR": "1"})

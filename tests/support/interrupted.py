@@ -1,9 +1,6 @@
 """An agent whose first command hangs until its server is killed, and that goes on after it by itself."""
 
-import asyncio
-from pathlib import Path
-
-from tests.support.waiting import LONG
+from tests.support.native import Native
 
 AGENT = """
 [[agents]]
@@ -14,13 +11,14 @@ folder = "{folder}"
 approvals = {{ shell = "allow" }}
 on_restart = "continue"
 """
-COMMAND = "echo ran >> ran; if [ ! -e once ]; then echo half; touch once; sleep 600; fi"
+COMMAND = "echo ran >> ran; if [ ! -e once ]; then touch once; echo half; sleep 600; fi"
 """It has its effect, and then hangs; not so the second time."""
 ASKED = f'shell {{"command": "{COMMAND}"}}\nDone.'
 
 
-async def hangs(folder: Path) -> None:
-    """Wait until the command has had its effect, and hangs."""
-    async with asyncio.timeout(LONG):
-        while not (folder / "once").exists():  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.02)
+async def hangs(api: Native, run_id: str) -> None:
+    """Wait until the command has had its effect, and hangs, and what it has printed is saved."""
+    reader = await api.events(run_id)
+    while (frame := await reader.next_event()) is not None and "half" not in frame.json().get("output", ""):
+        pass
+    reader.close()

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Literal
 
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from pydantic import BaseModel, Field
 
 SEEN = Path(sys.argv[1])
 server = MCPServer("slow", log_level="INFO" if len(sys.argv) > 2 else "ERROR")
@@ -66,10 +69,35 @@ class Sure(BaseModel):
     sure: bool
 
 
+class Order(BaseModel):
+    """What a person fills in, with a field of each kind."""
+
+    size: Literal["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"] = Field(title="Size")
+    pieces: int = Field(title="Pieces", ge=1, le=5)
+    gift: bool = Field(False, title="Gift")
+    note: str = Field("", title="Note", max_length=20)
+
+
+def ask_for_order() -> Elicit[Order]:
+    """Ask the person behind the client for an order."""
+    return Elicit("What do you want?", Order)
+
+
 @server.tool()
-async def elicit(ctx: Context) -> str:
+async def order(answer: Annotated[Order, Resolve(ask_for_order)]) -> str:
+    """Say what was ordered."""
+    return str(answer)
+
+
+def ask_for_sure() -> Elicit[Sure]:
     """Ask the person behind the client."""
-    return repr(await ctx.elicit("Are you sure?", Sure))
+    return Elicit("Are you sure?", Sure)
+
+
+@server.tool()
+async def elicit(answer: Annotated[ElicitationResult[Sure], Resolve(ask_for_sure)]) -> str:
+    """Say what the person behind the client has answered."""
+    return repr(answer)
 
 
 @server.tool(name="a.tool/with a name that no provider takes and that is far too long for any of them")

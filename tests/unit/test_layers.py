@@ -59,6 +59,7 @@ LAYERS: dict[str, int] = {
     "log": 1,
     "concurrency": 1,
     "events": 0,
+    "questions": 0,
     "silence": 0,
     "asks": 0,
     "environment": 0,
@@ -79,6 +80,7 @@ LAYERS: dict[str, int] = {
 
 # Beyond "down only": who may look sideways, and who may not look down.
 SIDEWAYS = {
+    ("events", "questions"),  # some events are questions, and their answers
     ("events", "silence"),  # what a source may yield, and is no event
     ("error_help", "markup"),  # a page about an error is HTML
     ("errors", "events"),  # an error carries what its event says

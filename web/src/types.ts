@@ -4,6 +4,8 @@ import type {
   ApprovalRequestedEvent,
   ComparisonFrame,
   FeedEntry,
+  InputDecidedEvent,
+  InputRequestedEvent,
   OutcomeDecidedEvent,
   OutcomeRequestedEvent,
   RunEvent,
@@ -19,8 +21,8 @@ export type * from "./protocol.generated";
 export type RunFrame = RunEvent & { run: string; seq: number };
 
 /** What a run asks a person: it waits until there is an answer. */
-export type AskedEvent = ApprovalRequestedEvent | OutcomeRequestedEvent;
-export type AnsweredEvent = ApprovalDecidedEvent | OutcomeDecidedEvent;
+export type AskedEvent = ApprovalRequestedEvent | OutcomeRequestedEvent | InputRequestedEvent;
+export type AnsweredEvent = ApprovalDecidedEvent | OutcomeDecidedEvent | InputDecidedEvent;
 
 /** One change of the list of sessions. */
 export type ListFrame = SessionListed | SessionDeleted | SessionsChanged;

@@ -90,6 +90,7 @@ describe("what is drawn of an answer", () => {
         isUnfinished: false,
         seconds: 0.5,
         decision: null,
+        edited: null,
         startedAt: expect.any(Number),
       },
     ]);

@@ -1,18 +1,21 @@
-"""The desk of a running agent: messages that steer it, and the approvals that it waits for."""
+"""The desk of a running agent: messages that steer it, and what it asks a person and waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from ..errors import CannotSteer, HoldfastError, RunSettled, SourceFailed, StaleApproval
+from ..errors import BadRequest, CannotSteer, HoldfastError, RunSettled, SourceFailed, StaleApproval
 from ..events import (
     ApprovalDecided,
     ApprovalRequested,
+    FormField,
+    InputDecided,
+    InputRequested,
     OutcomeDecided,
     OutcomeRequested,
     Outlet,
@@ -21,8 +24,14 @@ from ..events import (
     ToolCall,
 )
 from ..ids import new_id
+from ..log.steps import CallProgress
+from .tools.forms import misfit_of
 
 Scope = Literal["once", "session", "always"]
+ReplyCheck = Callable[[Any], str]
+"""Returns what is wrong with a reply; empty if nothing is."""
+GRACE = 5.0
+"""Seconds that a reader of the events has to come before nobody is there to be asked."""
 
 
 class ApprovalExpired(SourceFailed):
@@ -54,10 +63,12 @@ class Decision(msgspec.Struct, frozen=True, tag_field="to", tag="approval"):
     decision: Literal["allow", "deny"]
     note: str = ""
     scope: Scope = "once"
+    arguments: str = ""
+    """The arguments that the person has written in place of the model's, as JSON; empty to leave them."""
 
     def decided(self, request_id: str) -> ApprovalDecided:
         """Return the event."""
-        return ApprovalDecided(request_id, self.decision, self.note)
+        return ApprovalDecided(request_id, self.decision, self.note, self.arguments)
 
 
 class CallEnding(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
@@ -71,7 +82,19 @@ class CallEnding(msgspec.Struct, frozen=True, tag_field="to", tag="outcome"):
         return OutcomeDecided(request_id, self.decision, self.note)
 
 
-DeskReply: TypeAlias = Decision | CallEnding
+class FormReply(msgspec.Struct, frozen=True, tag_field="to", tag="input"):
+    """What a person has filled in, or that they did not."""
+
+    decision: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] = {}
+    note: str = ""
+
+    def decided(self, request_id: str) -> InputDecided:
+        """Return the event."""
+        return InputDecided(request_id, self.decision, self.content, self.note)
+
+
+DeskReply: TypeAlias = Decision | CallEnding | FormReply
 """The answer of a person to what a run has asked."""
 
 
@@ -125,11 +148,26 @@ class Nowhere:
         """Return at once: nothing is saved."""
 
 
-_Reply = TypeVar("_Reply", Decision, CallEnding)
+_Reply = TypeVar("_Reply", Decision, CallEnding, FormReply)
+
+
+def _until(within: float | None) -> float | None:
+    return None if within is None else time.time() + within
+
+
+def _asked_before(
+    before: CallProgress, message: str, fields: tuple[FormField, ...]
+) -> InputRequested | InputDecided | None:
+    """Return the answer to a question that a call has asked before a restart, or the open question, each once."""
+    for place, (asked, told) in enumerate(before.inputs):
+        if (asked.message, asked.fields) == (message, fields):
+            before.inputs = before.inputs[:place] + before.inputs[place + 1 :]
+            return told or asked
+    return None
 
 
 class Desk:
-    """The steering and approvals of one running agent."""
+    """The steering of one running agent, and its questions."""
 
     def __init__(
         self,
@@ -142,6 +180,7 @@ class Desk:
         unattended: str = "",
     ) -> None:
         """`unattended` says where the agent is at work if nobody can be asked there."""
+        self._attended = asyncio.Event()
         self._out = out
         self._place = place
         self._grants = grants or NoGrants()
@@ -194,26 +233,74 @@ class Desk:
         for decided in self._decided.values():
             decided.cancel()
 
-    # approvals
+    def attend(self) -> None:
+        """Note that somebody reads what is asked."""
+        self._attended.set()
 
-    async def ask(self, call: ToolCall, within: float | None, preview: str = "") -> Decision:
-        """Ask for an approval of a call, and wait for the decision."""
+    # questions
+
+    async def ask(self, call: ToolCall, within: float | None, check: ReplyCheck, preview: str = "") -> Decision:
+        """Ask for an approval of a call, and wait for the decision. `check` is that of changed arguments."""
         if self._unattended:
             raise NobodyToAsk(call.name, self._unattended)
-        expires = None if within is None else time.time() + within
-        request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, expires, preview)
+        request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, _until(within), preview)
         answer = self._expect(request, Decision)
         self._out.emit([request])
-        return await self._answered(request, answer, within)
+        return await self._answered(request, answer, within, check)
 
-    async def ask_again(self, request: ApprovalRequested, within: float | None) -> Decision:
+    async def ask_again(self, request: ApprovalRequested, within: float | None, check: ReplyCheck) -> Decision:
         """Wait again for an approval that was requested before a restart."""
-        return await self._answered(request, self._expect(request, Decision), within)
+        return await self._answered(request, self._expect(request, Decision), within, check)
 
     async def ask_outcome(self, request: OutcomeRequested, within: float | None) -> OutcomeDecided:
         """Wait for a person to say what became of a call; the request is in the log."""
         reply = await self._answered(request, self._expect(request, CallEnding), within)
         return reply.decided(request.id)
+
+    async def ask_input(
+        self,
+        call: ToolCall,
+        message: str,
+        fields: Sequence[FormField],
+        within: float | None,
+        before: CallProgress,
+    ) -> InputDecided:
+        """Ask the person something for a call that runs, and wait for the answer.
+
+        A call that is made again after a restart finds the same question, or its answer. In time, or where nobody is
+        there, the answer says so: the call has to go on.
+        """
+        known = _asked_before(before, message, tuple(fields))
+        if isinstance(known, InputDecided):
+            return known
+        request = known or InputRequested(new_id("inp"), call.name, call.id, message, tuple(fields), _until(within))
+        answer = self._expect(request, FormReply)
+        if known is None:
+            self._out.emit([request])
+        try:
+            if not await self._is_attended():
+                return await self._decided_alone(InputDecided(request.id, "decline", note="Nobody is there to ask."))
+            reply = await self._answered(request, answer, within, lambda content: misfit_of(fields, content))
+            return reply.decided(request.id)
+        except ApprovalExpired:
+            late = InputDecided(request.id, "cancel", note=f"Nobody answered within {within:g} s.")
+            return await self._decided_alone(late)
+
+    async def _is_attended(self) -> bool:
+        if self._unattended:
+            return False
+        try:
+            await asyncio.wait_for(self._attended.wait(), GRACE)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _decided_alone(self, decided: InputDecided) -> InputDecided:
+        """Answer in the place of a person."""
+        self._answers.pop(decided.id, None)
+        self._out.emit([decided])
+        await self._place.saved()
+        return decided
 
     def _expect(self, request: Question, kind: type[_Reply]) -> asyncio.Future[_Reply]:
         answer: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
@@ -221,18 +308,24 @@ class Desk:
         self._takes[request.id] = kind
         return answer
 
-    async def _answered(self, request: Question, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
+    async def _answered(
+        self, request: Question, answer: asyncio.Future[_Reply], within: float | None, check: ReplyCheck = lambda _: ""
+    ) -> _Reply:
         await self._place.saved()
-        reply = await self._await_reply(request, answer, within)
-        while (error := await self._unsaved(request, reply)) is not None:
-            answer = self._expect(request, type(reply))
-            self._refuse(request.id, error)
+        try:
             reply = await self._await_reply(request, answer, within)
-        self._out.emit([reply.decided(request.id)])
-        await self._place.saved()
-        if decided := self._decided.pop(request.id, None):
-            decided.set_result(None)
-        return reply
+            while (error := await self._refusal(request, reply, check)) is not None:
+                answer = self._expect(request, type(reply))
+                self._refuse(request.id, error)
+                reply = await self._await_reply(request, answer, within)
+            self._out.emit([reply.decided(request.id)])
+            await self._place.saved()
+            if decided := self._decided.pop(request.id, None):
+                decided.set_result(None)
+            return reply
+        finally:
+            if decided := self._decided.pop(request.id, None):  # the call has ended meanwhile
+                decided.cancel()
 
     async def _await_reply(self, request: Question, answer: asyncio.Future[_Reply], within: float | None) -> _Reply:
         """Wait for the reply. Meanwhile the run counts as waiting for a person."""
@@ -247,8 +340,15 @@ class Desk:
             self._answers.pop(request.id, None)
             self._change_busy(+1)
 
-    async def _unsaved(self, request: Question, reply: DeskReply) -> HoldfastError | None:
-        """Save a grant that outlives the call. Return the error if it cannot be saved: then the approval stays open."""
+    async def _refusal(self, request: Question, reply: DeskReply, check: ReplyCheck) -> HoldfastError | None:
+        """Return why a reply cannot be taken: then the question stays open. A grant that outlives the call is saved."""
+        wrong = ""
+        if isinstance(reply, FormReply) and reply.decision == "accept":
+            wrong = check(reply.content)
+        elif isinstance(reply, Decision) and reply.arguments:
+            wrong = check(reply.arguments)
+        if wrong:
+            return BadRequest(wrong, param="content" if isinstance(reply, FormReply) else "arguments")
         if isinstance(reply, Decision) and reply.decision == "allow" and reply.scope != "once":
             try:
                 await self._grants.grant(request.tool, reply.scope)
@@ -277,7 +377,7 @@ class Desk:
             raise StaleApproval(request_id)
         decided.result()
 
-    # work beside approvals
+    # work beside questions
 
     def begin(self) -> None:
         """Count work in progress: then the run does not only wait for a person."""

@@ -17,12 +17,13 @@ from ..errors import RunSettled
 from ..events import (
     ApprovalDecided,
     ApprovalRequested,
+    FormField,
+    InputDecided,
     Outlet,
     Replay,
     ToolCall,
     ToolProgress,
     ToolResult,
-    ToolStarted,
     put,
 )
 from ..log.steps import CallProgress, CallResult, cut
@@ -31,6 +32,7 @@ from ..task_context.tracing import TRACER
 from .approvals import Decision, Desk, Grants, Place
 from .effects import Effects
 from .processes import ProcessTable
+from .time_limit import TimeLimit
 from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
 
 logger = logging.getLogger(__name__)
@@ -120,6 +122,7 @@ class Calls:
 
         An invalid call is refused before an approval is requested.
         """
+        call = _as_edited(call, before.approved)
         checked = self._checked(call)
         if isinstance(checked, ToolOutput):
             may_have_run = " The call before the restart of the server may have run." if before.started else ""
@@ -128,11 +131,16 @@ class Calls:
         if before.started is not None:
             found = await self._effects.settle(tool, arguments, call, before, before.started)
             watch.begin(has_waited=False)
-            return found if found is not None else await self._traced(tool, arguments, call, before.started)
-        must_ask = await self._must_ask(tool, before)
-        refusal = await self._denied(call, before, tool, arguments) if must_ask else None
-        watch.begin(has_waited=must_ask)
-        return refusal if refusal is not None else await self._traced(tool, arguments, call, None)
+            output = found if found is not None else await self._traced(tool, arguments, call, before)
+            return _noted(output, before.approved)
+        decision = await self._decided(call, before, tool, arguments) if await self._must_ask(tool, before) else None
+        watch.begin(has_waited=decision is not None)
+        if decision is not None and decision.decision == "deny":
+            note = f" They say: {decision.note}" if decision.note else ""
+            return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
+        call = _as_edited(call, decision)
+        output = await self._traced(tool, parsed(call.arguments) or {}, call, before)
+        return _noted(output, decision)
 
     def _checked(self, call: ToolCall) -> tuple[Tool, dict[str, Any]] | ToolOutput:
         """Return the tool and the arguments of a call, or the error for the model if it cannot be made."""
@@ -154,41 +162,44 @@ class Calls:
             return True
         return self._approvals.get(tool.name, tool.approval) == "ask" and not await self._grants.allows(tool.name)
 
-    async def _denied(
+    async def _decided(
         self, call: ToolCall, before: CallProgress, tool: Tool, arguments: dict[str, Any]
-    ) -> ToolOutput | None:
-        """Request an approval. Return the result for the model if it is denied, None if it is allowed."""
-        decision: Decision | ApprovalDecided
+    ) -> Decision | ApprovalDecided:
+        """Return what a person has decided about a call, or request an approval."""
         if before.approved is not None:
-            decision = before.approved
-        elif isinstance(before.requested, ApprovalRequested):
-            decision = await self._desk.ask_again(before.requested, self._patience)
-        else:
-            decision = await self._desk.ask(call, self._patience, await _preview(tool, arguments))
-        note = f" They say: {decision.note}" if decision.note else ""
-        if decision.decision == "deny":
-            return ToolOutput(f"The person denied this call, and it did not run.{note}", is_error=True)
-        return None
+            return before.approved
 
-    async def _traced(
-        self, tool: Tool, arguments: dict[str, Any], call: ToolCall, before: ToolStarted | None
-    ) -> ToolOutput:
+        def check(edited: str) -> str:
+            checked = self._checked(msgspec.structs.replace(call, arguments=edited))
+            return checked.text if isinstance(checked, ToolOutput) else ""
+
+        if isinstance(before.requested, ApprovalRequested):
+            return await self._desk.ask_again(before.requested, self._patience, check)
+        return await self._desk.ask(call, self._patience, check, await _preview(tool, arguments))
+
+    async def _traced(self, tool: Tool, arguments: dict[str, Any], call: ToolCall, before: CallProgress) -> ToolOutput:
         """Save that a call begins, and make it, within a span if traces are on."""
-        effect_id = "" if is_internal(tool.name) else await self._effects.begin(tool, call, before)
+        effect_id = "" if is_internal(tool.name) else await self._effects.begin(tool, call, before.started)
         tracer = TRACER.get()
         if tracer is None:
-            return await self._call(tool, arguments, call, effect_id)
+            return await self._call(tool, arguments, call, effect_id, before)
         with tracer.tool_call(tool.name, call.id, call.arguments) as span:
-            output = await self._call(tool, arguments, call, effect_id)
+            output = await self._call(tool, arguments, call, effect_id, before)
             span.returned(output.text, is_error=output.is_error)
             return output
 
-    async def _call(self, tool: Tool, arguments: dict[str, Any], call: ToolCall, effect_id: str) -> ToolOutput:
-        loop = asyncio.get_running_loop()
+    async def _call(
+        self, tool: Tool, arguments: dict[str, Any], call: ToolCall, effect_id: str, before: CallProgress
+    ) -> ToolOutput:
+        loop, limit = asyncio.get_running_loop(), TimeLimit(tool.timeout)
 
         def progress(message: str, fraction: float | None, output: str) -> None:
             if not is_internal(tool.name):
                 loop.call_soon_threadsafe(self._progress.report, ToolProgress(call.id, message, fraction, output))
+
+        async def ask(message: str, fields: tuple[FormField, ...]) -> InputDecided:
+            with limit.paused():
+                return await self._desk.ask_input(call, message, fields, self._patience, before)
 
         context = ToolContext(
             run_id=self._run_id,
@@ -196,12 +207,15 @@ class Calls:
             call_id=call.id,
             effect_id=effect_id,
             progress=progress,
+            ask=ask,
             table=self._table,
             environ=self._environ,
         )
         task = asyncio.create_task(_contained(tool, arguments, context))
         try:
-            await asyncio.wait({task}, timeout=tool.timeout)
+            with contextlib.suppress(TimeoutError):
+                async with limit:
+                    await asyncio.wait({task})
             timed_out = not task.done()
         finally:
             await _to_its_end(self._end(tool, task, context))
@@ -360,6 +374,20 @@ def _outcome(tool: Tool, task: asyncio.Task[ToolOutput]) -> ToolOutput:
         return ToolOutput(str(error), is_error=True)
     logger.warning("tool %s raised an exception", tool.name, exc_info=error)
     return ToolOutput(f"{tool.name} failed with {type(error).__name__}: {error}", is_error=True)
+
+
+def _as_edited(call: ToolCall, decision: Decision | ApprovalDecided | None) -> ToolCall:
+    """Return a call with the arguments that a person has given it."""
+    edited = decision.arguments if decision is not None else ""
+    return msgspec.structs.replace(call, arguments=edited) if edited else call
+
+
+def _noted(output: ToolOutput, decision: Decision | ApprovalDecided | None) -> ToolOutput:
+    """Return an output that tells the model with which arguments the call ran, if a person has changed them."""
+    if decision is None or not decision.arguments:
+        return output
+    note = f"[The person changed the arguments of this call to {decision.arguments}]\n"
+    return msgspec.structs.replace(output, text=note + output.text)
 
 
 def is_internal(name: str) -> bool:

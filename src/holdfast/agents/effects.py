@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..events import OutcomeDecided, OutcomeRequested, Outlet, Replay, ToolCall, ToolStarted
+from ..events import InputDecided, OutcomeDecided, OutcomeRequested, Outlet, Replay, ToolCall, ToolStarted
 from ..ids import new_id
 from ..log.steps import CallProgress, cut
 from .approvals import Desk, Place
@@ -63,7 +63,9 @@ class Effects:
         return _told(await self._ask(call, left, began, problem), left.printed)
 
     async def _ask(self, call: ToolCall, left: CallProgress, began: ToolStarted, problem: str) -> OutcomeDecided:
-        """Ask a person what became of a call."""
+        """Ask a person what became of a call. What it has asked itself has nobody left to tell."""
+        lost = "The server ended before there was an answer."
+        self._out.emit([InputDecided(asked.id, "cancel", note=lost) for asked, told in left.inputs if told is None])
         request = OutcomeRequested(
             new_id("out"),
             call.name,

@@ -17,6 +17,7 @@ from ..events import (
     TRUNCATED,
     AnswerBegins,
     Finish,
+    InputRequested,
     LegStarted,
     Notice,
     Outlet,
@@ -45,6 +46,7 @@ from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .mcp.pool import ToolServers
 from .processes import ProcessTable
+from .time_limit import TimeLimit
 from .tools import Approval, Tool, described
 
 GO_ON = "Your last answer was cut off. Continue exactly where it ended, without repeating any of it."
@@ -206,8 +208,7 @@ class Work:
         self._asked_at, self._legs = self._shown, 1
         self._ids = {call.id for turn in turns_of(messages) for call in calls_in(turn)}
         self._is_calling = False
-        self._time: asyncio.Timeout | None = None
-        self._time_left = 0.0
+        self._time: TimeLimit | None = None
 
     async def do(self) -> None:
         """Run the loop, and emit its events. A cancel ends it, with all that it has started."""
@@ -221,12 +222,12 @@ class Work:
 
     async def _work(self) -> None:
         try:
-            async with asyncio.timeout(self._agent.limits.seconds) as self._time:
+            async with TimeLimit(self._agent.limits.seconds) as self._time:
                 await self._step_by_step(await self._picked_up())
         except (SystemExit, KeyboardInterrupt) as error:  # asyncio would end the server
             raise SourceFailed(f"The source ended with {error!r}.") from error
         except TimeoutError:
-            if not self._time or not self._time.expired():
+            if not self._time or not self._time.is_over:
                 raise
             await self._spend(BudgetSpent(f"The run may take {self._agent.limits.seconds:g} s."))
         except BudgetSpent as spent:
@@ -238,14 +239,8 @@ class Work:
 
     def _pause(self, is_waiting: bool) -> None:
         """Suspend the time limit while the run only waits for a person."""
-        if self._time is None or self._agent.limits.seconds is None or self._time.expired():
-            return
-        now = asyncio.get_running_loop().time()
-        if is_waiting:
-            self._time_left = (self._time.when() or now) - now
-            self._time.reschedule(None)
-        else:
-            self._time.reschedule(now + self._time_left)
+        if self._time is not None:
+            self._time.pause() if is_waiting else self._time.go_on()
 
     # steps
 
@@ -412,7 +407,9 @@ class Work:
         open_requests = {each.call: each for each in done.waiting.values()}
         ids = {call.id for call in done.current.calls}
         hidden = [
-            ToolCall(id, each.tool, each.arguments, own=True) for id, each in open_requests.items() if id not in ids
+            ToolCall(id, each.tool, each.arguments, own=True)
+            for id, each in open_requests.items()
+            if id not in ids and not isinstance(each, InputRequested)
         ]
         step = msgspec.structs.replace(done.current, calls=(*done.current.calls, *hidden))
         self._ids |= {call.id for call in hidden}

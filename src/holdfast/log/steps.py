@@ -12,7 +12,10 @@ from ..events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    InputDecided,
+    InputRequested,
     OutcomeDecided,
+    OutcomeRequested,
     Question,
     Steered,
     StepFinished,
@@ -39,6 +42,8 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Duration of the call; None if unknown."""
     decision: str | None = None
     """The decision of the user, if the call needed an approval: `allow` or `deny`."""
+    edited: str = ""
+    """The arguments with which it ran, if a person has changed them."""
     is_unfinished: bool = False
     """True if the run ended before the call returned. The output is then what the tool had printed so far."""
 
@@ -77,7 +82,7 @@ class AgentStep(msgspec.Struct, frozen=True, omit_defaults=True):
 class CallProgress(msgspec.Struct):
     """What has happened to a call that has no result."""
 
-    requested: Question | None = None
+    requested: ApprovalRequested | OutcomeRequested | None = None
     """What a person was asked about it, if that is still open."""
     approved: ApprovalDecided | None = None
     started: ToolStarted | None = None
@@ -85,10 +90,16 @@ class CallProgress(msgspec.Struct):
     outcome: OutcomeDecided | None = None
     """What a person has said that became of it. Unset by a new start."""
     printed: str = ""
+    inputs: tuple[tuple[InputRequested, InputDecided | None], ...] = ()
+    """What it has asked the person while it ran, with the answers."""
 
     def take_in(self, event: Question | Answered | ToolStarted | ToolProgress) -> None:
         """Note an event of the call, or of what a person was asked about it."""
-        if isinstance(event, Question):
+        if isinstance(event, InputRequested):
+            self.inputs = (*self.inputs, (event, None))
+        elif isinstance(event, InputDecided):
+            self.inputs = tuple((asked, event if asked.id == event.id else told) for asked, told in self.inputs)
+        elif isinstance(event, ApprovalRequested | OutcomeRequested):
             self.requested = event
         elif isinstance(event, ToolStarted):
             self.started, self.outcome = event, None
@@ -147,8 +158,9 @@ class Steps:
         """Add the result of a call. It may have a question open that nobody has to answer any more."""
         self.waiting = {id: request for id, request in self.waiting.items() if request.call != event.id}
         progress = self._progress.pop(event.id, None)
-        decision = progress.approved.decision if progress and progress.approved else None
-        result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision)
+        approved = progress.approved if progress else None
+        decision, edited = (approved.decision, approved.arguments) if approved else (None, "")
+        result = CallResult(event.id, cut(event.output), event.is_error, event.seconds, decision, edited)
         self._change(results=(*self._current.results, result))
 
     def _of(self, call: str) -> CallProgress:

@@ -271,6 +271,7 @@ def step(agent_step: AgentStep) -> StepJson:
             "decision": cast(Literal["allow", "deny"] | None, results[call.id].decision)
             if call.id in results
             else None,
+            "edited": (results[call.id].edited or None) if call.id in results else None,
             "unfinished": call.id in results and results[call.id].is_unfinished,
         }
         for call in agent_step.calls

@@ -171,6 +171,8 @@ class StepCallJson(TypedDict):
     is_error: bool
     seconds: float | None
     decision: Literal["allow", "deny"] | None
+    edited: str | None
+    """The arguments with which it ran, if a person has changed them."""
     unfinished: bool
 
 

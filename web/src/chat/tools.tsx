@@ -22,6 +22,7 @@ export function toolsOf(message: Message, results: ReadonlyMap<string, Message>)
     isUnfinished: false,
     seconds: null,
     decision: null,
+    edited: null,
     startedAt: 0,
   }));
 }
@@ -71,7 +72,7 @@ function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: "waiting" 
         <Icon node={Wrench} size={16} />
         <code>{tool.name || "…"}</code>
         <span class="progress" dir="auto">
-          {(!isDone && tool.progress) || gist(tool.arguments)}
+          {(!isDone && tool.progress) || gist(tool.edited ?? tool.arguments)}
         </span>
         <span class="state">
           {isDone && tool.decision === "allow" && t().approved}
@@ -86,6 +87,14 @@ function Tool({ tool, unfinished }: { tool: ToolActivity; unfinished: "waiting" 
       <div class="call">
         <CallView arguments={tool.arguments} />
       </div>
+      {tool.edited && (
+        <>
+          <p class="part">{t().changedArguments}</p>
+          <div class="call" data-edited>
+            <CallView arguments={tool.edited} />
+          </div>
+        </>
+      )}
       {!isDone && tool.streamed && (
         <>
           <p class="part">{t().outputSoFar}</p>

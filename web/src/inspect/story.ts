@@ -87,8 +87,11 @@ function told(event: Exclude<RunFrame, Piece>): Pick<Moment, "kind" | "label" | 
       return { kind: "approval", label: story.waitingForApproval, detail: event.tool };
     case "outcome.requested":
       return { kind: "approval", label: story.mayHaveRun, detail: event.tool };
+    case "input.requested":
+      return { kind: "approval", label: story.asked, detail: event.message };
     case "approval.decided":
     case "outcome.decided":
+    case "input.decided":
       return { kind: "approval", label: decided(event.decision), detail: event.note ?? "" };
     case "run.steered":
       return { kind: "approval", label: story.steered, detail: event.text };

@@ -9,7 +9,8 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { filled } from "../words/filled";
 import { q } from "../words/questions";
-import { type ApprovalScope, decide as send } from "./calls";
+import { type ApprovalScope, type Decision, decide as send } from "./calls";
+import { EditCall } from "./edit";
 import { useWholeCall } from "./whole";
 
 interface CardProps {
@@ -21,14 +22,16 @@ interface CardProps {
 
 export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
   const [isSent, setSent] = useState(false);
+  const [isEdited, setEdited] = useState(false);
   const [reason, setReason] = useState("");
   const { call, isSeen, look } = useWholeCall();
-  const decide = async (decision: "allow" | "deny", scope: ApprovalScope = "once") => {
+  const answer = async (decision: Decision) => {
     setSent(true);
-    const note = decision === "deny" ? reason.trim() : "";
-    await act(() => send(runId, approval.id, { decision, scope, ...(note && { note }) }));
+    await act(() => send(runId, approval.id, decision));
     setSent(false);
   };
+  const allow = (scope: ApprovalScope) => answer({ decision: "allow", scope });
+  const deny = () => answer({ decision: "deny", scope: "once", ...(reason.trim() && { note: reason.trim() }) });
   const isLocked = isSent || !isSeen;
   return (
     <div
@@ -41,45 +44,61 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
         <Icon node={ShieldQuestion} size={16} />
         <span>{filled(q().allowCall, <code>{visible(approval.tool)}</code>)}</span>
       </p>
-      <div class="call" ref={call} onScroll={look} tabIndex={0} role="group" aria-label={t().arguments}>
-        <CallView arguments={approval.arguments} preview={approval.preview} />
-      </div>
+      {isEdited ? (
+        <EditCall
+          arguments={approval.arguments}
+          isSent={isSent}
+          onAllow={(changed) => answer({ decision: "allow", scope: "once", arguments: changed })}
+          onCancel={() => setEdited(false)}
+        />
+      ) : (
+        <div class="call" ref={call} onScroll={look} tabIndex={0} role="group" aria-label={t().arguments}>
+          <CallView arguments={approval.arguments} preview={approval.preview} />
+        </div>
+      )}
       {!isSeen && <small>{q().scrollToAllow}</small>}
-      <footer>
-        <form
-          class="denial"
-          onSubmit={(event) => {
-            event.preventDefault();
-            decide("deny");
-          }}
-        >
-          <input
-            type="text"
-            dir="auto"
-            aria-label={q().denyReason}
-            placeholder={q().denyReason}
-            value={reason}
-            onInput={(event) => setReason(event.currentTarget.value)}
-          />
-          <button type="submit" class="small" disabled={isSent}>
-            {q().deny}
-          </button>
-        </form>
-        {!isTemporary && (
-          <button type="button" class="small" disabled={isLocked} onClick={() => decide("allow", "session")}>
-            {q().allowForChat}
-          </button>
-        )}
-        <button type="button" class="small primary" disabled={isLocked} onClick={() => decide("allow")}>
-          {q().allowOnce}
-        </button>
-      </footer>
-      <p class="always">
-        <button type="button" class="link" disabled={isLocked} onClick={() => decide("allow", "always")}>
-          {q().alwaysAllow}
-        </button>
-        <small>{q().alwaysAllowHint(visible(approval.tool))}</small>
-      </p>
+      {!isEdited && (
+        <>
+          <footer>
+            <form
+              class="denial"
+              onSubmit={(event) => {
+                event.preventDefault();
+                deny();
+              }}
+            >
+              <input
+                type="text"
+                dir="auto"
+                aria-label={q().denyReason}
+                placeholder={q().denyReason}
+                value={reason}
+                onInput={(event) => setReason(event.currentTarget.value)}
+              />
+              <button type="submit" class="small" disabled={isSent}>
+                {q().deny}
+              </button>
+            </form>
+            <button type="button" class="small" disabled={isLocked} onClick={() => setEdited(true)}>
+              {q().edit}
+            </button>
+            {!isTemporary && (
+              <button type="button" class="small" disabled={isLocked} onClick={() => allow("session")}>
+                {q().allowForChat}
+              </button>
+            )}
+            <button type="button" class="small primary" disabled={isLocked} onClick={() => allow("once")}>
+              {q().allowOnce}
+            </button>
+          </footer>
+          <p class="always">
+            <button type="button" class="link" disabled={isLocked} onClick={() => allow("always")}>
+              {q().alwaysAllow}
+            </button>
+            <small>{q().alwaysAllowHint(visible(approval.tool))}</small>
+          </p>
+        </>
+      )}
     </div>
   );
 }

@@ -8,12 +8,19 @@ export interface Decision {
   decision: "allow" | "deny";
   scope: ApprovalScope;
   note?: string;
+  /** With these it runs, in place of the model's. */
+  arguments?: Record<string, unknown>;
 }
 
 export type OutcomeDecision = "ran" | "again" | "skip";
+
+export type FormDecision = "accept" | "decline" | "cancel";
 
 export const decide = (runId: string, approval: string, body: Decision) =>
   call<Run>("POST", `/api/runs/${runId}/approvals/${approval}`, { body });
 
 export const decideOutcome = (runId: string, outcome: string, body: { decision: OutcomeDecision }) =>
   call<Run>("POST", `/api/runs/${runId}/outcomes/${outcome}`, { body });
+
+export const fillIn = (runId: string, input: string, body: { decision: FormDecision; content: object }) =>
+  call<Run>("POST", `/api/runs/${runId}/inputs/${input}`, { body });

@@ -1,6 +1,7 @@
 /** One question, drawn by its kind. It is loaded with the first one. */
 import type { AskedEvent } from "../types";
 import { ApprovalCard } from "./approval";
+import { InputCard } from "./input";
 import { OutcomeCard } from "./outcome";
 import "../styles/questions.css";
 
@@ -17,5 +18,7 @@ export default function Card({ asked, runId, isTemporary }: CardProps) {
       return <ApprovalCard approval={asked} runId={runId} isTemporary={isTemporary} />;
     case "outcome.requested":
       return <OutcomeCard outcome={asked} runId={runId} />;
+    case "input.requested":
+      return <InputCard input={asked} runId={runId} />;
   }
 }

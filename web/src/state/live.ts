@@ -25,6 +25,8 @@ export interface ToolActivity {
   seconds: number | null;
   /** What a person said who was asked for it. */
   decision: string | null;
+  /** The arguments with which it ran, if a person has changed them. */
+  edited: string | null;
   /** When it was called, if this tab saw it; else 0. */
   startedAt: number;
 }
@@ -197,6 +199,7 @@ export class LiveRun {
       case "tool.progress":
         return this.#progress(event);
       case "tool.result":
+        this.questions = this.questions.filter(({ asked, decision }) => decision !== null || asked.call !== event.id);
         return this.#tool(event.id, {
           output: event.output,
           isError: event.is_error,
@@ -211,10 +214,12 @@ export class LiveRun {
         return;
       case "approval.requested":
       case "outcome.requested":
+      case "input.requested":
         this.questions = [...this.questions, { asked: event, decision: null }];
         return;
       case "approval.decided":
       case "outcome.decided":
+      case "input.decided":
         return this.#decide(event);
       case "notice":
         this.notices = [...this.notices, { code: event.code, message: event.message, at: this.#startOfCall() }];
@@ -255,7 +260,11 @@ export class LiveRun {
   #decide(event: AnsweredEvent): void {
     const { asked } = this.questions.find((each) => each.asked.id === event.id) ?? {};
     if (event.type === "approval.decided" && asked?.call)
-      this.#tool(asked.call, { decision: event.decision, startedAt: this.#startOfCall() });
+      this.#tool(asked.call, {
+        decision: event.decision,
+        edited: event.arguments || null,
+        startedAt: this.#startOfCall(),
+      });
     this.questions = this.questions.map((each) =>
       each.asked.id === event.id ? { ...each, decision: event.decision } : each,
     );
@@ -334,6 +343,7 @@ function blankTool(id: string): ToolActivity {
     isUnfinished: false,
     seconds: null,
     decision: null,
+    edited: null,
     startedAt: 0,
   };
 }

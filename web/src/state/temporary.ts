@@ -320,7 +320,7 @@ function stepOf({ text, tools, inputs }: Segment): Step {
   return { text, tool_calls: tools.map(callOf), inputs };
 }
 
-function callOf({ id, name, arguments: given, output, isError, seconds, decision }: ToolActivity): StepCall {
+function callOf({ id, name, arguments: given, output, isError, seconds, decision, edited }: ToolActivity): StepCall {
   return {
     id,
     name,
@@ -329,6 +329,7 @@ function callOf({ id, name, arguments: given, output, isError, seconds, decision
     is_error: isError,
     unfinished: output === null,
     seconds,
+    edited,
     decision: decision === "allow" || decision === "deny" ? decision : null,
   };
 }

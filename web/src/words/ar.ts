@@ -292,6 +292,7 @@ export const ar: Words = {
 
   // tools
   arguments: "المعطيات",
+  changedArguments: "الوسائط كما غيّرها شخص",
   changes: "التغييرات",
   outputSoFar: "المخرجات حتى الآن",
   result: "النتيجة",
@@ -520,6 +521,7 @@ export const ar: Words = {
     modelRequest: "طلب إلى النموذج",
     waitingForApproval: "بانتظار الموافقة",
     mayHaveRun: "انقطع: ربما نُفّذ",
+    asked: "سؤال",
     steered: "رسالة إلى الوكيل",
     finished: "انتهى",
     wentOn: "استُؤنف الرد",
@@ -529,7 +531,16 @@ export const ar: Words = {
     waitedForSlot: "انتظار مكان متاح",
     startingTools: "بدء تشغيل الأدوات",
   },
-  decisions: { allow: "تمت الموافقة", deny: "رُفض", ran: "نُفّذ", again: "مرة أخرى", skip: "تم تخطيه" },
+  decisions: {
+    allow: "تمت الموافقة",
+    deny: "رُفض",
+    ran: "نُفّذ",
+    again: "مرة أخرى",
+    skip: "تم تخطيه",
+    accept: "أُجيب",
+    decline: "رُفض السؤال",
+    cancel: "لم يُجب",
+  },
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "حدث واحد", two: "حدثان", few: "# أحداث", many: "# حدثًا", other: "# حدث" })}، ` +
     count(characters, { one: "حرف واحد", two: "حرفان", few: "# أحرف", many: "# حرفًا", other: "# حرف" }),

@@ -284,6 +284,7 @@ export const de: Words = {
 
   // tools
   arguments: "Argumente",
+  changedArguments: "Argumente, von einem Menschen geändert",
   changes: "Änderungen",
   outputSoFar: "Bisherige Ausgabe",
   result: "Ergebnis",
@@ -482,6 +483,7 @@ export const de: Words = {
     modelRequest: "Anfrage an das Modell",
     waitingForApproval: "Wartet auf Freigabe",
     mayHaveRun: "Unterbrochen: hat vielleicht gewirkt",
+    asked: "Frage",
     steered: "Nachricht an den Agenten",
     finished: "Beendet",
     wentOn: "Fortgesetzt",
@@ -491,7 +493,16 @@ export const de: Words = {
     waitedForSlot: "Wartete auf einen freien Platz",
     startingTools: "Tools werden gestartet",
   },
-  decisions: { allow: "Freigegeben", deny: "Abgelehnt", ran: "Hat gewirkt", again: "Noch einmal", skip: "Ausgelassen" },
+  decisions: {
+    allow: "Freigegeben",
+    deny: "Abgelehnt",
+    ran: "Hat gewirkt",
+    again: "Noch einmal",
+    skip: "Ausgelassen",
+    accept: "Beantwortet",
+    decline: "Abgelehnt",
+    cancel: "Nicht beantwortet",
+  },
   eventsAndCharacters: (events, characters) =>
     `${count(events, { one: "# Ereignis", other: "# Ereignisse" })}, ` +
     count(characters, { one: "# Zeichen", other: "# Zeichen" }),

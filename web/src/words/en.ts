@@ -281,6 +281,7 @@ export const en = {
 
   // tools
   arguments: "Arguments",
+  changedArguments: "Arguments, changed by a person",
   changes: "Changes",
   outputSoFar: "Output so far",
   result: "Result",
@@ -475,6 +476,7 @@ export const en = {
     modelRequest: "model request",
     waitingForApproval: "Waiting for approval",
     mayHaveRun: "Interrupted: it may have run",
+    asked: "Question",
     steered: "Message to the agent",
     finished: "Finished",
     wentOn: "Went on",
@@ -484,7 +486,16 @@ export const en = {
     waitedForSlot: "Waited for a free slot",
     startingTools: "Starting tools",
   },
-  decisions: { allow: "Approved", deny: "Denied", ran: "It ran", again: "Run again", skip: "Skipped" },
+  decisions: {
+    allow: "Approved",
+    deny: "Denied",
+    ran: "It ran",
+    again: "Run again",
+    skip: "Skipped",
+    accept: "Answered",
+    decline: "Declined",
+    cancel: "Not answered",
+  },
   eventsAndCharacters: (events: number, characters: number) =>
     `${count(events, { one: "# event", other: "# events" })}, ` +
     count(characters, { one: "# character", other: "# characters" }),

@@ -18,6 +18,14 @@ const en = {
   itRan: "It ran",
   runAgain: "Run it again",
   skip: "Skip",
+  edit: "Edit arguments",
+  allowChanged: "Allow with changes",
+  notJson: "This is not valid JSON.",
+  asks: "{} asks:",
+  ownWords: "In your own words",
+  send: "Send answer",
+  decline: "Decline",
+  dismiss: "Dismiss",
 };
 
 export type QuestionWords = typeof en;
@@ -39,6 +47,14 @@ const de: QuestionWords = {
   itRan: "Er hat gewirkt",
   runAgain: "Noch einmal ausführen",
   skip: "Auslassen",
+  edit: "Argumente bearbeiten",
+  allowChanged: "Geändert erlauben",
+  notJson: "Das ist kein gültiges JSON.",
+  asks: "{} fragt:",
+  ownWords: "Mit eigenen Worten",
+  send: "Antwort senden",
+  decline: "Ablehnen",
+  dismiss: "Verwerfen",
 };
 
 const ar: QuestionWords = {
@@ -58,6 +74,14 @@ const ar: QuestionWords = {
   itRan: "لقد نُفّذ",
   runAgain: "شغّله مرة أخرى",
   skip: "تخطّي",
+  edit: "تعديل الوسائط",
+  allowChanged: "السماح مع التعديلات",
+  notJson: "هذا ليس JSON صالحًا.",
+  asks: "{} تسأل:",
+  ownWords: "بكلماتك",
+  send: "إرسال الجواب",
+  decline: "رفض",
+  dismiss: "تجاهل",
 };
 
 const ALL: Record<Language, QuestionWords> = { en, de, ar };

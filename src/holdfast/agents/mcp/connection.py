@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ import httpx2
 import jsonschema  # type: ignore[import-untyped]  # noqa: F401 - or the SDK loads it later, while others wait
 import msgspec
 from mcp import Client, MCPError
+from mcp.client import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -25,6 +27,9 @@ from mcp.types import (
     AudioContent,
     CallToolResult,
     ContentBlock,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
     EmbeddedResource,
     ImageContent,
     RequestParamsMeta,
@@ -35,8 +40,10 @@ from mcp.types import (
 )
 
 from ...environment import child_environment
+from ...log.storable import storable
 from ..processes import Processes, ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
+from ..tools.forms import NotAForm, fields_of
 from .described import McpServer, ToolServerAway
 from .limit import MOST_BYTES, limit_response
 from .stdio import POLITE, ErrorOutput, stdio
@@ -53,6 +60,10 @@ HTTP_TIMES = httpx2.Timeout(30.0, read=None)
 """No read timeout: a stream is quiet while a tool works, and the tool has its own timeout."""
 
 
+_CALL: ContextVar[ToolContext | None] = ContextVar("holdfast_mcp_call", default=None)
+"""The call of this task. What a server of an older protocol asks comes in no call's task."""
+
+
 class McpConnection:
     """A connection, open until `close` or until the server is gone: then it `is_over`."""
 
@@ -65,7 +76,7 @@ class McpConnection:
         self._closing = asyncio.Event()
         self._why = ""
         self._abandoning: asyncio.Task[None] | None = None
-        self._calls = 0
+        self._calls: list[ToolContext] = []
         self._idle = asyncio.Event()
         self._idle.set()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -92,11 +103,12 @@ class McpConnection:
             )
             async with await asyncio.to_thread(made) as http:  # it reads certificates, which would block the event loop
                 transport = streamable_http_client(described.url, http_client=http, max_sse_event_size=MOST_BYTES)
-                async with Client(transport, cache=None) as client:
+                async with Client(transport, cache=None, elicitation_callback=self._elicit) as client:
                     yield client
         else:
             env = self._processes.environment(child_environment(described.env))
-            async with Client(stdio(described, self._processes, env, self._errors, self._end), cache=None) as client:
+            program = stdio(described, self._processes, env, self._errors, self._end)
+            async with Client(program, cache=None, elicitation_callback=self._elicit) as client:
                 yield client
 
     def _note_end(self, life: asyncio.Task[None]) -> None:
@@ -186,7 +198,8 @@ class McpConnection:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             context.progress(message or "", min(1.0, progress / total) if total else None)
 
-        self._calls += 1
+        _CALL.set(context)
+        self._calls.append(context)
         self._idle.clear()
         try:
             result = await client.call_tool(tool, arguments, progress_callback=on_progress, meta=_meta(context))
@@ -194,13 +207,38 @@ class McpConnection:
             self._judge(error)
             raise ToolError(self._failure(tool, error)) from error
         finally:
-            self._calls -= 1
+            self._calls.remove(context)
             if not self._calls:
                 self._idle.set()
         output = rendered(result)
         if output.is_error:
             return msgspec.structs.replace(output, text=self._described.hidden(output.text))
         return output
+
+    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Ask the person what the server asks. It is declined if it is no form, or if it is not clear whose call asks.
+
+        The SDK ends the connection if its own task is cancelled, so the question has a task of its own.
+        """
+        asking = {call.run_id: call for call in self._calls}
+        call = _CALL.get() or (self._calls[-1] if len(asking) == 1 else None)
+        if call is None or not isinstance(params, ElicitRequestFormParams):
+            logger.info("declined what MCP server %s asks: no form, or calls of several runs", self._described.name)
+            return ElicitResult(action="decline")
+        try:
+            fields = fields_of(params.requested_schema)
+        except NotAForm as error:
+            logger.info("declined what MCP server %s asks: %s", self._described.name, error)
+            return ElicitResult(action="decline")
+        task = asyncio.create_task(call.ask(storable(params.message), storable(fields)))
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+        if task.cancelled() or task.exception() is not None:
+            return ElicitResult(action="cancel")
+        told = task.result()
+        return ElicitResult(action=told.decision, content=told.content if told.decision == "accept" else None)
 
     def _judge(self, error: Exception) -> None:
         """Treat an error that is not the server's response as the end of the connection."""

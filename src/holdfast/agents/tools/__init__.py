@@ -18,18 +18,20 @@ import contextvars
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, Literal, Protocol, get_args, get_type_hints, overload, runtime_checkable
 
 import msgspec
 
-from ...events import Replay
+from ...events import FormField, InputDecided, Replay
 from ..processes import Processes, ProcessTable
 from .effects import Effect, NotRun
 
 Approval = Literal["allow", "ask", "deny"]
+AskPerson = Callable[[str, tuple[FormField, ...]], Awaitable[InputDecided]]
+"""Asks the person of a run: with words, and the fields of a form."""
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Names of tools that upstreams accept."""
@@ -59,6 +61,7 @@ class ToolContext:
         call_id: str = "",
         effect_id: str = "",
         progress: Callable[[str, float | None, str], None] | None = None,
+        ask: AskPerson | None = None,
         table: ProcessTable | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -74,6 +77,13 @@ class ToolContext:
         self.on_return: Callable[[], None] = lambda: None
         """Called when that work has ended after all."""
         self._progress = progress
+        self._ask = ask
+
+    async def ask(self, message: str, fields: Sequence[FormField] = ()) -> InputDecided:
+        """AskPerson the person something, and wait for the answer: meanwhile no time limit counts."""
+        if self._ask is None:
+            return InputDecided("", "decline", note="Nobody is there to ask.")
+        return await self._ask(message, tuple(fields))
 
     def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
         """Report progress and new output. It is shown at once, and resets the idle limit."""
@@ -81,8 +91,8 @@ class ToolContext:
             self._progress(message, fraction, output)
 
     def end(self) -> None:
-        """Note that the call is over: later progress is dropped."""
-        self._progress = None
+        """Note that the call is over: later progress is dropped, and nobody is asked any more."""
+        self._progress = self._ask = None
 
 
 @runtime_checkable
@@ -216,7 +226,7 @@ class FunctionTool:
         return _output(await self._in_thread(given, context))
 
     async def reconcile(self, effect: Effect) -> ToolOutput | NotRun | None:
-        """Ask the tool's own `reconcile` about an effect id; without one it is unknown."""
+        """AskPerson the tool's own `reconcile` about an effect id; without one it is unknown."""
         if self._reconcile is None:
             return None
         if inspect.iscoroutinefunction(self._reconcile):

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 
 from .. import show
 from ..client import Api, CallFailed, Object
@@ -101,6 +102,8 @@ class Attendant:
             self._waiting[event["id"]] = question
             if len(self._waiting) == 1:
                 self._ask()
+        elif question.alone is not None:
+            await self._send(event["id"], question, question.alone)
         else:
             await self._refuse(question)
 
@@ -114,7 +117,8 @@ class Attendant:
             parts = parts_of(question.shown(), *show.err.size)
             self._printer.aside(question.title, "bold")
         self._parts = id, parts[1:]
-        self._printer.aside(parts[0], "")
+        if parts:
+            self._printer.aside(parts[0], "")
         more = f"{show.plural(len(parts) - 1, 'more part')}. Enter for the next part, {question.refusals}"
         self._printer.aside(f"{more if parts[1:] else question.choices}: ", "bold", end="")
 
@@ -129,7 +133,12 @@ class Attendant:
         reply = question.reply(choice, note.strip(), is_whole=self._parts == (id, []))
         if reply is not None:
             del self._waiting[id]
-            await self._send(id, question, reply)
+            try:
+                await self._send(id, question, reply)
+            except CallFailed as error:
+                if error.status != HTTPStatus.CONFLICT:  # it is still open
+                    self._waiting = {id: question, **self._waiting}
+                raise
         self._ask()
 
     async def _send(self, id: str, question: TerminalQuestion, reply: Object) -> None:

@@ -69,9 +69,9 @@ class Printer:
                 self._notice(f"progress of {id}", f"  {self._names[id]}: {_how_far(event)}")
             case {"type": "tool.result", "id": id} if id in self._names:
                 self._result(event)
-            case {"type": "approval.decided" | "outcome.decided", "note": str(note)} if note:
+            case {"type": "approval.decided" | "outcome.decided" | "input.decided", "note": str(note)} if note:
                 self.aside(f"  {_DECIDED[event['decision']]}: {show.line(note, WIDEST)}")
-            case {"type": "approval.decided" | "outcome.decided"}:
+            case {"type": "approval.decided" | "outcome.decided" | "input.decided"}:
                 self.aside(f"  {_DECIDED[event['decision']]}")
             case {"type": "picture", "url": str(url)}:
                 self.aside(f"[a picture: {_picture(url)}]")
@@ -165,7 +165,16 @@ def _picture(url: str) -> str:
     return f"{kind}, {len(data) * 3 // 4:,} bytes" if found else visible(url)
 
 
-_DECIDED = {"allow": "allowed", "deny": "denied", "ran": "it ran", "again": "run again", "skip": "skipped"}
+_DECIDED = {
+    "allow": "allowed",
+    "deny": "denied",
+    "ran": "it ran",
+    "again": "run again",
+    "skip": "skipped",
+    "accept": "answered",
+    "decline": "declined",
+    "cancel": "not answered",
+}
 
 
 def _how_far(progress: Object) -> str:

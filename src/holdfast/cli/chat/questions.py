@@ -25,11 +25,17 @@ class TerminalQuestion(Protocol):
     needs: str
     """What a script is told whose run was stopped because nobody could answer."""
     title: str
-    choices: str
     refusals: str
     """The choices until all of it was shown."""
     path: str
     """The part of the path of its answers: `approvals`."""
+    alone: Object | None
+    """The answer if this is not a terminal; None if the run has to be stopped."""
+
+    @property
+    def choices(self) -> str:
+        """What can be typed."""
+        ...
 
     def shown(self) -> list[str]:
         """Return its lines below the title."""
@@ -43,9 +49,10 @@ class TerminalQuestion(Protocol):
 class ApprovalQuestion:
     """May a tool be called?"""
 
-    choices = "[y]es, [s]ession, [a]lways, [n]o + reason"
+    choices = "[y]es, [s]ession, [a]lways, [e]dit + arguments as JSON, [n]o + reason"
     refusals = "[n]o + reason"
     path = "approvals"
+    alone: Object | None = None
 
     def __init__(self, asked: Object) -> None:
         self._asked = asked
@@ -61,6 +68,8 @@ class ApprovalQuestion:
         """Return the decision."""
         if choice in SCOPES and not note and is_whole:
             return {"decision": "allow", "scope": SCOPES[choice]}
+        if choice == "e" and is_whole:
+            return _edited(note)
         return {"decision": "deny", "note": note} if choice == "n" else None
 
 
@@ -70,6 +79,7 @@ class OutcomeQuestion:
     choices = "it [r]an, run it [a]gain, [s]kip + reason"
     refusals = "it [r]an, [s]kip + reason"
     path = "outcomes"
+    alone: Object | None = None
 
     def __init__(self, asked: Object) -> None:
         self._asked = asked
@@ -92,12 +102,108 @@ class OutcomeQuestion:
         return {"decision": OUTCOMES[choice], "note": note}
 
 
-KINDS: dict[str, type[ApprovalQuestion | OutcomeQuestion]] = {
+class InputQuestion:
+    """What does a tool want to know? Its fields are asked for one after the other."""
+
+    refusals = "/decline + reason, /dismiss"
+    path = "inputs"
+    alone: Object | None = {"decision": "decline", "note": "This is not a terminal: nobody is there to ask."}  # noqa: RUF012
+
+    def __init__(self, asked: Object) -> None:
+        self.needs = ""
+        self.title = f"{visible(asked['tool'])} asks: {visible(asked['message'])}"
+        self._fields: list[Object] = asked["fields"]
+        self._content: Object = {}
+        self._place = 0
+
+    @property
+    def _field(self) -> Object | None:
+        return self._fields[self._place] if self._place < len(self._fields) else None
+
+    @property
+    def choices(self) -> str:
+        """Return what can be typed for the next field."""
+        field = self._field
+        if field is None:
+            return f"Enter to agree, {self.refusals}"
+        several = field["kind"] == "array"
+        takes = {"boolean": "[y]es or [n]o", "array": "numbers"}.get(
+            field["kind"], "a number" if field["options"] else ""
+        )
+        own = "" if field["title"] or several else " or own words"
+        what = f"{takes}{own}" if field["options"] or takes else "answer"
+        return f"{what}{'' if field['required'] else ', Enter to leave out'}, {self.refusals}"
+
+    def shown(self) -> list[str]:
+        """Return the next field, with its choices."""
+        field = self._field
+        if field is None:
+            return []
+        options = [f"{place}. {visible(each['title'])}" for place, each in enumerate(field["options"], 1)]
+        about = [visible(text) for text in (field["title"], field["description"]) if text]
+        return [*about, *options]
+
+    def reply(self, choice: str, note: str, *, is_whole: bool) -> Object | None:
+        """Return the answer once the last field is filled in."""
+        if choice in ("/decline", "/dismiss"):
+            return {"decision": "decline" if choice == "/decline" else "cancel", "note": note}
+        line, field = f"{choice} {note}".strip(), self._field
+        if field is not None and not self._fill(field, line):
+            return None
+        if field is not None and field["title"] and self._place < len(self._fields):
+            return None
+        content, self._content, self._place = self._content, {}, 0
+        return {"decision": "accept", "content": content}
+
+    def _fill(self, field: Object, line: str) -> bool:
+        """Take a line as the value of a field, and go on to the next. False if it is none."""
+        value = _value(field, line)
+        name = field["name"]
+        if value is None and line and field["options"] and not field["title"]:  # in one's own words
+            name, value = self._fields[-1]["name"], line
+        if value is None and (line or field["required"]):
+            return False
+        self._place += 1
+        if value is not None:
+            self._content[name] = value
+        return True
+
+
+KINDS: dict[str, type[ApprovalQuestion | OutcomeQuestion | InputQuestion]] = {
     "approval.requested": ApprovalQuestion,
     "outcome.requested": OutcomeQuestion,
+    "input.requested": InputQuestion,
 }
 """The questions by the types of their events."""
-ANSWERED = frozenset({"approval.decided", "outcome.decided"})
+ANSWERED = frozenset({"approval.decided", "outcome.decided", "input.decided"})
+
+
+def _edited(arguments: str) -> Object | None:
+    """Return an allow with other arguments; None if they are no JSON object."""
+    try:
+        return {"decision": "allow", "arguments": msgspec.json.decode(arguments, type=dict[str, object])}
+    except msgspec.DecodeError:
+        return None
+
+
+def _value(field: Object, line: str) -> object:
+    """Return a line as the value of a field; None if it is none."""
+    kind, options = field["kind"], field["options"]
+    if not line:
+        return field["default"]
+    if options:
+        numbers = [int(each) for each in line.replace(",", " ").split() if each.isdecimal()]
+        chosen = [options[number - 1]["value"] for number in numbers if 0 < number <= len(options)]
+        if len(chosen) != len(line.replace(",", " ").split()):
+            return None
+        return chosen if kind == "array" else chosen[0] if len(chosen) == 1 else None
+    if kind == "boolean":
+        return {"y": True, "yes": True, "n": False, "no": False}.get(line.lower())
+    if kind in ("number", "integer"):
+        with suppress(ValueError):
+            return int(line) if kind == "integer" else float(line)
+        return None
+    return line
 
 
 def parts_of(lines: list[str], width: int, height: int) -> list[str]:

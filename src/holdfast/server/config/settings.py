@@ -126,7 +126,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names of the keys that may use it, besides those with admin rights: `["*"]` for all, `[]` for no others. Default:
     all, and no others if one of its tools could write or run something."""
     tools: tuple[str, ...] = ()
-    """`files`, `shell`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for one or a list in Python."""
+    """`files`, `shell`, `ask_user`, `mcp:name` for those of an `[[mcp]]` server, or `module:name` for one or a list in
+    Python."""
     modules: str = ""
     """The folder with the Python modules of `tools`, besides installed packages. Default: that of the settings file."""
     folder: str = ""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from ...agents.ask_user import AskUser
 from ...agents.files import WRITE as FILES_WRITE
 from ...agents.files import Files
 from ...agents.loop import Agent, AgentLimits
@@ -63,6 +64,8 @@ def _users(described: AgentSettings) -> Users:
 def _only_reads(tool: str, described: AgentSettings) -> bool:
     """Return whether a tool certainly changes nothing. Claims of a tool or an MCP server do not count."""
     denied = {name for name, approval in described.approvals.items() if approval == "deny"}
+    if tool == AskUser.name:
+        return True
     return (tool == "files" and FILES_WRITE in denied) or (tool == "shell" and Shell.name in denied)
 
 
@@ -183,6 +186,8 @@ def _maker(name: str, described: AgentSettings) -> Callable[[pathlib.Path], Sequ
         return lambda folder: Files(folder).tools()
     if name == "shell":
         return lambda folder: [Shell(folder)]
+    if name == AskUser.name:
+        return lambda folder: [AskUser()]
     loaded = _loaded(name, described)
     return lambda folder: loaded
 
@@ -192,7 +197,9 @@ def _loaded(name: str, described: AgentSettings) -> list[Tool]:
     agent = described.name
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise SettingsError(f"Agent {agent!r}: unknown tool {name!r}. Use files, shell, mcp:SERVER or MODULE:NAME.")
+        raise SettingsError(
+            f"Agent {agent!r}: unknown tool {name!r}. Use files, shell, ask_user, mcp:SERVER or MODULE:NAME."
+        )
     try:
         found = import_named(module, attribute, described.modules)
     except CannotImport as error:

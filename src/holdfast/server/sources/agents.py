@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -185,6 +186,8 @@ class AgentSources:
         if names:
             providers.add(AgentModels(names, self._facts))
         self._desks: dict[str, Desk] = {}
+        self._read: WeakSet[Run] = WeakSet()
+        """The runs whose events somebody has read who can be asked."""
         self._table = ProcessTable()
         self.engine: Core | None = None
 
@@ -389,6 +392,8 @@ class AgentSources:
             table=self._table,
             unattended=_unattended(run, record),
         )
+        if record.session_id is not None or run in self._read:
+            work.desk.attend()
         if done is None and (told := notice_of(record)):
             out.emit([Notice("new_turn", told)])
         self._desks[run.id] = work.desk
@@ -439,7 +444,13 @@ class AgentSources:
         servers = {id(server): server for agent in self.agents.values() for server in agent.servers}
         await asyncio.gather(*(server.close() for server in servers.values()))
 
-    # steering and approvals
+    # steering and questions
+
+    def attend(self, run: Run) -> None:
+        """Note that somebody reads the events of a run, and sees what it asks."""
+        self._read.add(run)
+        if (desk := self._desks.get(run.id)) is not None:
+            desk.attend()
 
     async def steer(self, run: Run, caller: Access, text: str) -> None:
         """Send a message to a running agent, on whichever node it is at work."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -16,7 +16,7 @@ from ....asgi import last_seen
 from ....asks import chat_ask
 from ....engine.core import Core
 from ....errors import BadRequest, NotFound, StoreUnavailable
-from ....events import ApprovalRequested, OutcomeRequested, Question, StoppedBy
+from ....events import ApprovalRequested, InputRequested, OutcomeRequested, Question, StoppedBy
 from ....history import text_of
 from ....runs.run import Run
 from ....store import RunRecord, Store
@@ -44,12 +44,22 @@ class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision: Literal["allow", "deny"]
     note: str = ""
     scope: Literal["once", "session", "always"] = "once"
+    arguments: dict[str, Any] | None = None
+    """With these arguments the call runs, in place of the model's."""
 
 
 class CallOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What became of a tool call that a crash has interrupted."""
 
     decision: Literal["ran", "again", "skip"]
+    note: str = ""
+
+
+class FormAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer to what a tool asks while it runs."""
+
+    decision: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] = {}
     note: str = ""
 
 
@@ -161,6 +171,7 @@ class RunsApi(Feature):
     async def read_events(self, request: Request) -> ASGIApp:
         """Send every event after a cursor, then live ones, to the settlement."""
         run = await self._engine.at(await self._reach.run(request), last_seen(request))
+        self._agents.attend(run)
         return self._streams.of_run(run, request)
 
     @Endpoint(
@@ -235,14 +246,17 @@ class RunsApi(Feature):
         },
     )
     async def decide(self, request: Request) -> ASGIApp:
-        """Decide a tool approval: once, for the session, or always."""
+        """Decide a tool approval: once, for the session, or always; also with other arguments."""
         run = await self._reach.run(request)
         body = decode(await self._bodies.read(request), ApprovalDecision)
+        is_edited = body.arguments is not None
         note_of(request).details = {"decision": body.decision, "scope": body.scope}
+        if is_edited:
+            note_of(request).details["edited"] = "arguments"
         _check_scope(run, body)
-        return await self._reply(
-            request, run, request.path_params["approval_id"], desks.Decision(body.decision, body.note, body.scope)
-        )
+        arguments = msgspec.json.encode(body.arguments).decode() if is_edited else ""
+        reply = desks.Decision(body.decision, body.note, body.scope, arguments)
+        return await self._reply(request, run, request.path_params["approval_id"], reply)
 
     @Endpoint(
         "POST",
@@ -268,13 +282,45 @@ class RunsApi(Feature):
             request, run, request.path_params["outcome_id"], desks.CallEnding(body.decision, body.note)
         )
 
+    @Endpoint(
+        "POST",
+        "/api/runs/{run_id}/inputs/{input_id}",
+        who=CHAT,
+        audit="input.decide",
+        stores=False,
+        takes=FormAnswer,
+        answers={
+            200: "the run; the answer is saved",
+            400: "bad input, or it does not fit the form",
+            404: "no such run, or it has not asked this",
+            409: "it is no longer open",
+            413: "too large",
+        },
+    )
+    async def answer_form(self, request: Request) -> ASGIApp:
+        """Answer what a tool asks while it runs: fill its form in, decline, or put the question away."""
+        run = await self._reach.run(request)
+        body = decode(await self._bodies.read(request), FormAnswer)
+        note_of(request).details = {"decision": body.decision}
+        content = body.content if body.decision == "accept" else {}
+        return await self._reply(
+            request, run, request.path_params["input_id"], desks.FormReply(body.decision, content, body.note)
+        )
+
     async def _reply(self, request: Request, run: Run, asked: str, reply: desks.DeskReply) -> ASGIApp:
         """Answer what a run has asked, and return the run when the reply is saved."""
-        kind = OutcomeRequested if isinstance(reply, desks.CallEnding) else ApprovalRequested
-        if not await _has_asked(run, asked, kind):
+        if not await _has_asked(run, asked, _KINDS[type(reply)]):
             raise NotFound(f"Run {run.id} has not asked {asked!r}.")
         await self._agents.decide(run, access_of(request), asked, reply)
         return json_of(await self._views.revealed(run), run.text, headers=run_headers(run))
+
+
+_KINDS: dict[type[desks.DeskReply], type[Question]] = {
+    desks.Decision: ApprovalRequested,
+    desks.CallEnding: OutcomeRequested,
+    desks.FormReply: InputRequested,
+}
+"""What each kind of reply answers."""
 
 
 def _outcome(record: RunRecord) -> str | None:
@@ -293,6 +339,8 @@ async def stop_within(run: Run, by: StoppedBy = "user") -> None:
 
 
 def _check_scope(run: Run, body: ApprovalDecision) -> None:
+    if body.arguments is not None and body.decision == "deny":
+        raise BadRequest("Only a call that is allowed can have other arguments.", param="arguments")
     if body.scope != "once" and body.decision == "deny":
         raise BadRequest("Only allow can apply for longer than once.", param="scope")
     if body.scope == "session" and run.record.session_id is None:
