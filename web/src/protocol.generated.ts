@@ -128,6 +128,7 @@ export interface MessageCall {
 export interface StepCall {
   arguments: string;
   decision: "allow" | "deny" | null;
+  edited: string | null;
   id: string;
   is_error: boolean;
   name: string;
@@ -566,6 +567,24 @@ export interface ComparisonFrame {
   type: "comparison.settled" | "comparison.started";
 }
 
+export interface FormOption {
+  value: string;
+  title: string;
+}
+
+export interface FormField {
+  name: string;
+  kind: "array" | "boolean" | "integer" | "number" | "string";
+  title: string;
+  description: string;
+  required: boolean;
+  options: FormOption[];
+  default: boolean | number | number | string | string[] | null;
+  format: string;
+  lowest: number | null;
+  highest: number | null;
+}
+
 export interface RunStartedEvent {
   type: "run.started";
   model?: string;
@@ -656,6 +675,7 @@ export interface ApprovalDecidedEvent {
   id: string;
   decision: "allow" | "deny";
   note?: string;
+  arguments?: string;
 }
 
 export interface OutcomeRequestedEvent {
@@ -675,6 +695,24 @@ export interface OutcomeDecidedEvent {
   type: "outcome.decided";
   id: string;
   decision: "again" | "ran" | "skip";
+  note?: string;
+}
+
+export interface InputRequestedEvent {
+  type: "input.requested";
+  id: string;
+  tool: string;
+  call: string;
+  message: string;
+  fields: FormField[];
+  expires_at: number | null;
+}
+
+export interface InputDecidedEvent {
+  type: "input.decided";
+  id: string;
+  decision: "accept" | "cancel" | "decline";
+  content?: Record<string, unknown>;
   note?: string;
 }
 
@@ -740,6 +778,8 @@ export type RunEvent =
   | ApprovalDecidedEvent
   | OutcomeRequestedEvent
   | OutcomeDecidedEvent
+  | InputRequestedEvent
+  | InputDecidedEvent
   | StepStartedEvent
   | StepFinishedEvent
   | SteeredEvent
