@@ -5,12 +5,10 @@ import { useState } from "preact/hooks";
 import { BudgetFields, budgetIn, limitsIn } from "../people/budget-fields";
 import { type Budget, calls, type Group } from "../people/calls";
 import { patternsIn } from "../people/patterns";
-import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
-import { Dialog } from "../ui/dialog";
+import { FormDialog } from "../ui/form-dialog";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
-import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { a } from "../words/people";
 
@@ -112,13 +110,8 @@ interface GroupFormProps {
 }
 
 function GroupForm({ group, onSaved, onClose }: GroupFormProps) {
-  const trying = useAttempt();
-  const { isBusy, attempt } = trying;
   const words = a();
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    const given = new FormData(form);
+  const save = async (given: FormData) => {
     const body = {
       name: String(given.get("name")).trim(),
       models: patternsIn(given.get("models")),
@@ -126,48 +119,40 @@ function GroupForm({ group, onSaved, onClose }: GroupFormProps) {
       budget: budgetIn(given, "all "),
       each: budgetIn(given, "each "),
     };
-    if (!(await attempt(() => (group ? calls.changeGroup(group.id, body) : calls.addGroup(body))))) return;
+    await (group ? calls.changeGroup(group.id, body) : calls.addGroup(body));
     onClose();
     await onSaved();
   };
   return (
-    <Dialog title={group ? words.editGroup(group.name) : words.addGroup} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
-        <label>
-          {t().name}
-          <input type="text" name="name" required maxLength={64} dir="auto" defaultValue={group?.name} />
-        </label>
-        <label>
-          {words.modelsBlankAll}
-          <input
-            type="text"
-            name="models"
-            dir="ltr"
-            spellcheck={false}
-            placeholder={words.modelPatterns}
-            defaultValue={group?.models?.join(", ")}
-          />
-        </label>
-        <label>
-          {words.agentsGranted}
-          <input
-            type="text"
-            name="agents"
-            dir="ltr"
-            spellcheck={false}
-            placeholder={words.agentPatterns}
-            defaultValue={group?.agents.join(", ")}
-          />
-        </label>
-        <BudgetFields title={words.limitsOfEach} prefix="each " budget={group?.each} />
-        <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
-        <Problem of={trying} />
-        <footer>
-          <button type="submit" class="primary" disabled={isBusy}>
-            {t().save}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title={group ? words.editGroup(group.name) : words.addGroup} onSave={save} onClose={onClose}>
+      <label>
+        {t().name}
+        <input type="text" name="name" required maxLength={64} dir="auto" defaultValue={group?.name} />
+      </label>
+      <label>
+        {words.modelsBlankAll}
+        <input
+          type="text"
+          name="models"
+          dir="ltr"
+          spellcheck={false}
+          placeholder={words.modelPatterns}
+          defaultValue={group?.models?.join(", ")}
+        />
+      </label>
+      <label>
+        {words.agentsGranted}
+        <input
+          type="text"
+          name="agents"
+          dir="ltr"
+          spellcheck={false}
+          placeholder={words.agentPatterns}
+          defaultValue={group?.agents.join(", ")}
+        />
+      </label>
+      <BudgetFields title={words.limitsOfEach} prefix="each " budget={group?.each} />
+      <BudgetFields title={words.limitsOfAll} prefix="all " budget={group?.budget} />
+    </FormDialog>
   );
 }

@@ -5,9 +5,7 @@ import { models } from "../state/models";
 import { defaultPreset, loadPresets } from "../state/presets";
 import { complain, toast } from "../state/toasts";
 import type { GroupName } from "../types";
-import { useAttempt } from "../ui/attempt";
-import { Dialog } from "../ui/dialog";
-import { Problem } from "../ui/problem";
+import { FormDialog } from "../ui/form-dialog";
 import { t } from "../words";
 import { p } from "../words/presets";
 import { type Preset, presetCalls } from "./calls";
@@ -19,7 +17,6 @@ interface PresetFormProps {
 }
 
 export default function PresetForm({ preset, onSaved, onClose }: PresetFormProps) {
-  const trying = useAttempt();
   const [draft, setDraft] = useState(() => draftOf(preset));
   const [groups, setGroups] = useState<GroupName[]>([]);
   const listed = useId();
@@ -27,65 +24,49 @@ export default function PresetForm({ preset, onSaved, onClose }: PresetFormProps
   useEffect(() => {
     presetCalls.presets().then((found) => setGroups(found.groups), complain);
   }, []);
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    event.stopPropagation(); // the form of the chat's settings is around it
-    const given = new FormData(event.currentTarget as HTMLFormElement);
+  const save = async (given: FormData) => {
     const text = (name: string) => String(given.get(name) ?? "").trim();
-    trying.attempt(async () => {
-      const body = { name: text("name"), model: text("model") || null, group: text("group"), ...valuesOf(draft) };
-      const saved = await (id ? presetCalls.changePreset(id, body) : presetCalls.addPreset(body));
-      const wasDefault = id !== undefined && id === defaultPreset.peek();
-      const isDefault = given.has("default");
-      if (isDefault !== wasDefault) await presetCalls.setDefault(isDefault ? saved.id : null);
-      await loadPresets();
-      if (!id) toast(p().saved(saved.name));
-      onSaved(saved);
-      onClose();
-    });
+    const body = { name: text("name"), model: text("model") || null, group: text("group"), ...valuesOf(draft) };
+    const saved = await (id ? presetCalls.changePreset(id, body) : presetCalls.addPreset(body));
+    const wasDefault = id !== undefined && id === defaultPreset.peek();
+    const isDefault = given.has("default");
+    if (isDefault !== wasDefault) await presetCalls.setDefault(isDefault ? saved.id : null);
+    await loadPresets();
+    if (!id) toast(p().saved(saved.name));
+    onSaved(saved);
+    onClose();
   };
   return (
-    <Dialog title={id ? p().editPreset(preset.name) : p().newPreset} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
-        <div class="fields">
-          <label>
-            {t().name}
-            <input type="text" name="name" dir="auto" required maxLength={64} defaultValue={preset.name} />
-          </label>
-          <label>
-            {p().modelBlank}
-            <input
-              type="text"
-              name="model"
-              dir="ltr"
-              list={listed}
-              spellcheck={false}
-              defaultValue={preset.model ?? ""}
-            />
-          </label>
-        </div>
-        <datalist id={listed}>
-          {models.value.models.map((model) => (
-            <option key={model.id} value={model.id} />
-          ))}
-        </datalist>
-        <SetupFields draft={draft} model={preset.model} onChange={setDraft} />
-        <SharedWith groups={groups} group={preset.group ?? null} />
-        <label class="check">
-          <input type="checkbox" name="default" defaultChecked={id !== undefined && id === defaultPreset.peek()} />
-          {p().usedForNew}
+    <FormDialog title={id ? p().editPreset(preset.name) : p().newPreset} onSave={save} onClose={onClose}>
+      <div class="fields">
+        <label>
+          {t().name}
+          <input type="text" name="name" dir="auto" required maxLength={64} defaultValue={preset.name} />
         </label>
-        <Problem of={trying} />
-        <footer>
-          <button type="button" onClick={onClose}>
-            {t().cancel}
-          </button>
-          <button type="submit" class="primary" disabled={trying.isBusy}>
-            {t().save}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
+        <label>
+          {p().modelBlank}
+          <input
+            type="text"
+            name="model"
+            dir="ltr"
+            list={listed}
+            spellcheck={false}
+            defaultValue={preset.model ?? ""}
+          />
+        </label>
+      </div>
+      <datalist id={listed}>
+        {models.value.models.map((model) => (
+          <option key={model.id} value={model.id} />
+        ))}
+      </datalist>
+      <SetupFields draft={draft} model={preset.model} onChange={setDraft} />
+      <SharedWith groups={groups} group={preset.group ?? null} />
+      <label class="check">
+        <input type="checkbox" name="default" defaultChecked={id !== undefined && id === defaultPreset.peek()} />
+        {p().usedForNew}
+      </label>
+    </FormDialog>
   );
 }
 

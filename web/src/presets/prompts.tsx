@@ -3,12 +3,10 @@ import { Plus } from "lucide";
 import { useState } from "preact/hooks";
 import { isGuest } from "../state/caller";
 import type { GroupName } from "../types";
-import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
-import { Dialog } from "../ui/dialog";
+import { FormDialog } from "../ui/form-dialog";
 import { Icon } from "../ui/icon";
 import { type Loaded, Shown } from "../ui/loaded";
-import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { p } from "../words/presets";
 import { type Prompt, presetCalls } from "./calls";
@@ -101,56 +99,33 @@ interface PromptFormProps {
 }
 
 function PromptForm({ prompt, groups, onSaved, onClose }: PromptFormProps) {
-  const trying = useAttempt();
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
+  const save = async (given: FormData) => {
     const value = (name: string) => String(given.get(name) ?? "");
-    trying.attempt(async () => {
-      const body = { name: value("name").trim(), text: value("text"), group: value("group") };
-      await (prompt ? presetCalls.changePrompt(prompt.id, body) : presetCalls.addPrompt(body));
-      onSaved();
-      onClose();
-    });
+    const body = { name: value("name").trim(), text: value("text"), group: value("group") };
+    await (prompt ? presetCalls.changePrompt(prompt.id, body) : presetCalls.addPrompt(body));
+    onSaved();
+    onClose();
   };
   return (
-    <Dialog title={prompt ? p().editPrompt(prompt.name) : p().newPrompt} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
-        <label>
-          {p().promptName}
-          <input
-            type="text"
-            name="name"
-            dir="auto"
-            required
-            maxLength={64}
-            spellcheck={false}
-            defaultValue={prompt?.name}
-          />
-        </label>
-        <label>
-          {p().promptText}
-          <textarea
-            name="text"
-            dir="auto"
-            rows={8}
-            required
-            aria-describedby="prompt-hint"
-            defaultValue={prompt?.text}
-          />
-        </label>
-        <p id="prompt-hint">{p().promptHint}</p>
-        <SharedWith groups={groups} group={prompt?.group ?? null} />
-        <Problem of={trying} />
-        <footer>
-          <button type="button" onClick={onClose}>
-            {t().cancel}
-          </button>
-          <button type="submit" class="primary" disabled={trying.isBusy}>
-            {t().save}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title={prompt ? p().editPrompt(prompt.name) : p().newPrompt} onSave={save} onClose={onClose}>
+      <label>
+        {p().promptName}
+        <input
+          type="text"
+          name="name"
+          dir="auto"
+          required
+          maxLength={64}
+          spellcheck={false}
+          defaultValue={prompt?.name}
+        />
+      </label>
+      <label>
+        {p().promptText}
+        <textarea name="text" dir="auto" rows={8} required aria-describedby="prompt-hint" defaultValue={prompt?.text} />
+      </label>
+      <p id="prompt-hint">{p().promptHint}</p>
+      <SharedWith groups={groups} group={prompt?.group ?? null} />
+    </FormDialog>
   );
 }

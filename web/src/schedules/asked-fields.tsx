@@ -12,8 +12,7 @@ export type Asked = Pick<NewTrigger, "name" | "prompt" | "model" | "kind" | "pre
 export const NOTHING_ASKED: Asked = { name: "", prompt: "", model: null, kind: "chat", preset: null, session: null };
 
 /** What was given in the fields; `before` has what they do not show. */
-export function askedIn(form: HTMLFormElement, before: Asked): Asked {
-  const given = new FormData(form);
+export function askedIn(given: FormData, before: Asked): Asked {
   const text = (name: string) => String(given.get(name) ?? "").trim();
   const session = text("session") || null;
   return {

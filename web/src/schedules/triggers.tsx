@@ -4,12 +4,11 @@ import { useState } from "preact/hooks";
 import { call } from "../api";
 import { Secret } from "../people/secret";
 import { complain } from "../state/toasts";
-import { useAttempt } from "../ui/attempt";
 import { Confirm } from "../ui/confirm";
 import { Dialog } from "../ui/dialog";
+import { FormDialog } from "../ui/form-dialog";
 import { Icon } from "../ui/icon";
 import { type Loaded, Shown, useLoaded } from "../ui/loaded";
-import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { moment } from "../words/count";
 import { s } from "../words/schedules";
@@ -213,42 +212,26 @@ interface TriggerFormProps {
 }
 
 function TriggerForm({ trigger, onMade, onChange, onClose }: TriggerFormProps) {
-  const trying = useAttempt();
   const before = trigger ?? { ...NOTHING_ASKED, prompt: "{{body}}" };
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    trying.attempt(async () => {
-      const asked = askedIn(form, before);
-      if (!trigger) {
-        const signed = new FormData(form).has("signed");
-        return onMade(await scheduleCalls.addTrigger({ ...asked, signed, paused: false }));
-      }
-      await scheduleCalls.changeTrigger(trigger.id, { ...written(trigger), ...asked });
-      await onChange();
-      onClose();
-    });
+  const save = async (given: FormData) => {
+    const asked = askedIn(given, before);
+    if (!trigger) {
+      const signed = given.has("signed");
+      return onMade(await scheduleCalls.addTrigger({ ...asked, signed, paused: false }));
+    }
+    await scheduleCalls.changeTrigger(trigger.id, { ...written(trigger), ...asked });
+    await onChange();
+    onClose();
   };
   return (
-    <Dialog title={trigger ? s().editTrigger(trigger.name) : s().newTrigger} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
-        <AskedFields asked={before} hint={s().templateHint} />
-        {!trigger && (
-          <label class="check">
-            <input type="checkbox" name="signed" />
-            {s().callersSign}
-          </label>
-        )}
-        <Problem of={trying} />
-        <footer>
-          <button type="button" onClick={onClose}>
-            {t().cancel}
-          </button>
-          <button type="submit" class="primary" disabled={trying.isBusy}>
-            {t().save}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title={trigger ? s().editTrigger(trigger.name) : s().newTrigger} onSave={save} onClose={onClose}>
+      <AskedFields asked={before} hint={s().templateHint} />
+      {!trigger && (
+        <label class="check">
+          <input type="checkbox" name="signed" />
+          {s().callersSign}
+        </label>
+      )}
+    </FormDialog>
   );
 }
