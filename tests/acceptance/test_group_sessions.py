@@ -133,7 +133,11 @@ async def test_a_writer_does_not_own_the_session(world: World):
         session = await said(ada, "Hello", "hi")
         made = await give(ada, session, world.group, "write")
         path = f"/api/sessions/{session}"
+        thumb = f"{path}/messages/{(await Native(ada).session(session))['head_id']}/thumb"
+        assert 200 == (await ada.request("PUT", thumb, json={"vote": "up"})).status
         refused = [
+            (await bob.request("PUT", thumb, json={"vote": "down"})).status,
+            (await bob.request("DELETE", thumb)).status,
             (await bob.request("PATCH", path, json={"title": "Mine"})).status,
             (await bob.request("DELETE", path)).status,
             (await bob.post(f"{path}/shares", {})).status,
@@ -144,8 +148,10 @@ async def test_a_writer_does_not_own_the_session(world: World):
         agent = await Native(bob).send(session, "Go", "up/echo:x", kind="agent")
         by_guest = await Native(guest).send(session, "Hi", "up/echo:x")
         kept = await Native(ada).session(session)
+        votes = (await Native(ada).get("/api/thumbs"))["thumbs"]
 
-    assert [404] * 6 == refused
+    assert [404] * 8 == refused
+    assert ["up"] == [each["vote"] for each in votes]
     assert (403, "owner_only") == (agent.status, (await agent.json())["error"]["code"])
     assert 403 == by_guest.status
     assert 2 == len(kept["messages"])

@@ -4,7 +4,7 @@ import { Check, Pencil, ThumbsDown, ThumbsUp, Trash2, Volume2, VolumeX } from "l
 import { useEffect } from "preact/hooks";
 import { joinedText } from "../chat/responses";
 import { editing } from "../chat/user-message";
-import { act, showBranch } from "../state/current";
+import { act, current, showBranch } from "../state/current";
 import { complain, toast } from "../state/toasts";
 import type { Message } from "../types";
 import { MenuItem } from "../ui/menu";
@@ -23,8 +23,9 @@ interface ItemsProps {
 
 export default function Items({ message, first, session, isBusy, askWhy }: ItemsProps) {
   const isAnswer = message.role === "assistant";
+  const isOwn = !current.value?.shared.value;
   useEffect(() => {
-    if (isAnswer) loadThumbs(session);
+    if (isAnswer && isOwn) loadThumbs(session);
   }, [session]);
   const isRead = reading.value === message.id;
   return (
@@ -39,7 +40,7 @@ export default function Items({ message, first, session, isBusy, askWhy }: Items
           {v().editResponse}
         </MenuItem>
       )}
-      {isAnswer && message.model && <Votes message={message.id} session={session} askWhy={askWhy} />}
+      {isAnswer && message.model && isOwn && <Votes message={message.id} session={session} askWhy={askWhy} />}
       {isAnswer && canRead && (
         <MenuItem
           icon={isRead ? VolumeX : Volume2}

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from ....access import CHAT_SHARED, READ
+from ....access import CHAT, READ
 from ....errors import BadRequest, MessageNotFound
 from ....store import Store
 from ....store.documents import Stored
@@ -39,12 +39,12 @@ class ThumbsApi(Feature):
     @Endpoint(
         "PUT",
         "/api/sessions/{session_id}/messages/{message_id}/thumb",
-        who=CHAT_SHARED,
+        who=CHAT,
         takes=NewThumb,
         answers={200: "the vote", 400: "bad input", 404: "no such session or message", 413: "too large"},
     )
     async def put_thumb(self, request: Request) -> ASGIApp:
-        """Vote on an answer. A later vote replaces the one before."""
+        """Vote on an answer of a chat of one's own. A later vote replaces the one before."""
         session = await self._reach.session(request)
         body = decode(await self._bodies.read(request), NewThumb)
         if len(body.why) > MOST_WORDS:
@@ -74,7 +74,7 @@ class ThumbsApi(Feature):
     @Endpoint(
         "DELETE",
         "/api/sessions/{session_id}/messages/{message_id}/thumb",
-        who=CHAT_SHARED,
+        who=CHAT,
         answers={204: "it has none", 404: "no such session"},
     )
     async def delete_thumb(self, request: Request) -> ASGIApp:
