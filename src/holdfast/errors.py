@@ -192,6 +192,15 @@ class Conflict(HoldfastError):
     type = "invalid_request_error"
 
 
+class TooManyKept(Conflict):
+    """An owner has reached the maximum number of things of one kind."""
+
+    code = "too_many_kept"
+
+    def __init__(self, noun: str, most: int) -> None:
+        super().__init__(f"You have {most} {noun}s already. Delete one first.")
+
+
 class RunSettled(Conflict):
     """The run has already ended, so it accepts no further events."""
 

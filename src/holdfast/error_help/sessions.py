@@ -51,8 +51,8 @@ SESSION_ERRORS = (
     ErrorHelp(
         "too_many_kept",
         "409",
-        "the owner has 500 presets, or 500 prompts, already",
-        "What others share with a group does not count.",
+        "the owner has 500 presets or 500 prompts already, or 100 schedules or 100 triggers",
+        "What others share with a group does not count, and what is paused or done does.",
         "Delete one that you no longer use.",
         "37.2",
     ),
@@ -71,14 +71,6 @@ SESSION_ERRORS = (
         "no such schedule, or it is not yours",
         _GONE,
         "List your schedules with `GET /api/schedules`.",
-    ),
-    ErrorHelp(
-        "too_many_schedules",
-        "409",
-        "the owner has 100 schedules already",
-        "Paused ones and those that are done count too.",
-        "Delete one that you no longer use.",
-        "38.1",
     ),
     ErrorHelp(
         "address_refused",
@@ -104,14 +96,6 @@ SESSION_ERRORS = (
         "the trigger is paused",
         "Its owner has paused it, so calls start nothing.",
         "Let its owner go on with it, or stop the sender.",
-    ),
-    ErrorHelp(
-        "too_many_triggers",
-        "409",
-        "the owner has 100 triggers already",
-        "Paused ones count too.",
-        "Delete one that you no longer use.",
-        "39.1",
     ),
     ErrorHelp(
         "bad_schedule",

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from ..concurrency.retry import Retry
-from ..errors import IdempotencyConflict, StaleDocument
+from ..errors import IdempotencyConflict, StaleDocument, TooManyKept
 from ..ids import new_id
 from . import Document, Idempotency
 
@@ -187,6 +187,11 @@ class Documents(Generic[T]):
             except StaleDocument:
                 if await self.get(id) is not None:
                     raise
+
+    async def require_room(self, owner: str, most: int, noun: str) -> None:
+        """Refuse one more document of an owner who has so many."""
+        if len(await self.page(owner=owner, limit=most)) >= most:
+            raise TooManyKept(noun, most)
 
     async def exchange(self, id: str, body: T, *, owner: str = "") -> Stored[T] | None:
         """Store a body unconditionally, and return the document that it replaces."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ....access import Access
-from ....errors import BadRequest, Conflict, NotFound
+from ....errors import BadRequest, Conflict, NotFound, TooManyKept
 from ....ids import new_id
 from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
 from ...kit.request import check_name
@@ -35,15 +35,6 @@ class NameInUse(Conflict):
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"You have a {noun} named {name!r} already. Choose another name.")
-
-
-class TooManyKept(Conflict):
-    """The owner has reached the maximum number."""
-
-    code = "too_many_kept"
-
-    def __init__(self, noun: str) -> None:
-        super().__init__(f"You have {MOST_KEPT} {noun}s already. Delete one first.")
 
 
 @dataclass(frozen=True)
@@ -167,7 +158,7 @@ class Library(Generic[K]):
         if any(folded_name(other.body.name) == folded_name(name) for other in others):
             raise NameInUse(self._kind.noun, name)
         if len(others) >= MOST_KEPT:
-            raise TooManyKept(self._kind.noun)
+            raise TooManyKept(self._kind.noun, MOST_KEPT)
 
     async def _index(self, id: str, before: str, after: str) -> None:
         if before and before != after:

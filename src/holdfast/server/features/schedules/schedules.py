@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ....concurrency.retry import Backoff
 from ....engine.core import Core
-from ....errors import Conflict, HoldfastError, NotFound, ShuttingDown, StoreUnavailable
+from ....errors import HoldfastError, NotFound, ShuttingDown, StoreUnavailable
 from ....ids import NewId, new_id
 from ....nodes.holds import PATIENCE
 from ....nodes.jobs import Jobs, JobWork
@@ -47,15 +47,6 @@ class ScheduleNotFound(NotFound):
 
     def __init__(self, id: str) -> None:
         super().__init__(f"There is no schedule {id[:64]!r}.")
-
-
-class TooManySchedules(Conflict):
-    """The owner has reached the maximum number of schedules."""
-
-    code = "too_many_schedules"
-
-    def __init__(self) -> None:
-        super().__init__(f"You have {MOST_SCHEDULES} schedules already. Delete one first.")
 
 
 class ScheduleJob(JobWork):
@@ -151,11 +142,7 @@ class Schedules:
     async def add(self, owner: str, key: str, plan: Plan, *, is_paused: bool = False) -> Stored[Schedule]:
         """Add a schedule. Its first time is after now."""
         now = float(int(self.now()))
-
-        async def check() -> None:
-            if len(await self.of(owner)) >= MOST_SCHEDULES:
-                raise TooManySchedules
-
+        check = partial(self._documents.require_room, owner, MOST_SCHEDULES, KIND)
         schedule = Schedule(plan=plan, key=key, since=now, cursor=now, is_paused=is_paused)
         id = self._new_id("sch")
         stored = await self._documents.add_alone(id, schedule, check, among=self._one_at_a_time, owner=owner)
