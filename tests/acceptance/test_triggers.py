@@ -52,9 +52,9 @@ async def add(client: Client, **fields: Any) -> dict[str, Any]:
     return made
 
 
-def keys_of_calls(world: World) -> int:
-    """The number of calls whose ids are stored."""
-    return sum("trigger_key" in row for row in world.server.stored()["documents"])
+def stored(world: World, kind: str) -> int:
+    """The number of documents of a kind."""
+    return sum(kind in row for row in world.server.stored()["documents"])
 
 
 BODY = {"issue": {"title": "It {{body}} breaks", "by": {"name": "Eve"}}}
@@ -160,7 +160,7 @@ async def test_a_call_that_is_too_large_too_frequent_or_no_text_starts_nothing(w
 async def test_a_call_that_is_refused_stores_nothing_and_one_that_is_too_long_is_not_received(world: World):
     """Whoever calls it too often, or with no end, fills neither the disk nor the memory."""
     async with browser(world.server, world.ada) as ada, world.server.client() as sender:
-        made, before = await add(ada, prompt="{{body}}"), keys_of_calls(world)
+        made, before = await add(ada, prompt="{{body}}"), stored(world, "trigger_key")
 
         async def call(number: int) -> int:
             headers = {"idempotency-key": f"call {number}"}
@@ -168,9 +168,24 @@ async def test_a_call_that_is_refused_stores_nothing_and_one_that_is_too_long_is
 
         statuses = [await call(number) for number in range(40)]
         assert statuses.count(202) < 40
-        assert statuses.count(202) == keys_of_calls(world) - before
+        assert statuses.count(202) == stored(world, "trigger_key") - before
         reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
         head = f"POST {made['path']} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         writer.write(head.encode() + b"%x\r\n" % 200_000 + b"x" * 200_000 + b"\r\n")  # and it goes on
         assert b"413" in await asyncio.wait_for(reader.readline(), LONG)
         writer.close()
+
+
+@requirement("triggers.secret")
+async def test_an_owner_has_so_many_triggers_at_most(world: World):
+    """Each has an address that anyone may try."""
+    async with browser(world.server, world.bob) as bob:
+        statuses = [(await bob.post("/api/triggers", ISSUE)).status for _ in range(100)]
+        before = stored(world, "trigger_secret")
+        one_more = await bob.post("/api/triggers", ISSUE)
+        assert before == stored(world, "trigger_secret")
+        assert (409, "too_many_kept") == (one_more.status, (await one_more.json())["error"]["code"])
+        kept = (await Native(bob).get("/api/triggers"))["triggers"]
+        assert ({201}, 100) == ({*statuses}, len(kept))
+        assert 204 == (await bob.request("DELETE", f"/api/triggers/{kept[0]['id']}")).status
+        assert 201 == (await bob.post("/api/triggers", ISSUE)).status

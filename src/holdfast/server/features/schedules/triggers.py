@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import secrets
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -94,15 +95,6 @@ class TriggerPaused(Conflict):
         super().__init__("This trigger is paused: calls start nothing.")
 
 
-class TooManyTriggers(Conflict):
-    """The owner has reached the maximum number of triggers."""
-
-    code = "too_many_triggers"
-
-    def __init__(self) -> None:
-        super().__init__(f"You have {MOST_TRIGGERS} triggers already. Delete one first.")
-
-
 class TriggerCalled(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a trigger as it came."""
 
@@ -141,15 +133,13 @@ class Triggers:
 
     async def add(self, owner: str, key: str, asked: NewTrigger) -> tuple[Stored[Trigger], str]:
         """Add a trigger, and return its secret, which is shown once."""
-
-        async def check() -> None:
-            if len(await self.of(owner)) >= MOST_TRIGGERS:
-                raise TooManyTriggers
-
+        check = partial(self._all.require_room, owner, MOST_TRIGGERS, "trigger")
         id = new_id("trg")
-        secret = await self._new_secret(id, asked)
+        secret, kept = await self._new_secret(id, asked)
         trigger = Trigger(asked=asked, key=key)
-        return await self._all.add_alone(id, trigger, check, among=self._one_at_a_time, owner=owner), secret
+        stored = await self._all.add_alone(id, trigger, check, among=self._one_at_a_time, owner=owner)
+        await self._secrets.exchange(id, kept)
+        return stored, secret
 
     async def replace(self, owner: str, key: str, id: str, asked: NewTrigger) -> Stored[Trigger]:
         """Replace what a trigger asks. Whether its calls are signed stays as it is."""
@@ -168,7 +158,9 @@ class Triggers:
     async def rotate(self, owner: str, id: str) -> tuple[Stored[Trigger], str]:
         """Replace the secret of a trigger. The old one ends at once."""
         stored = await self.get(owner, id)
-        return stored, await self._new_secret(id, stored.body.asked)
+        secret, kept = await self._new_secret(id, stored.body.asked)
+        await self._secrets.exchange(id, kept)
+        return stored, secret
 
     async def delete(self, owner: str, id: str) -> None:
         """Delete a trigger. Its address answers no more."""
@@ -176,16 +168,14 @@ class Triggers:
         await self._secrets.delete(id)
         await self._all.delete(id)
 
-    async def _new_secret(self, id: str, asked: NewTrigger) -> str:
+    async def _new_secret(self, id: str, asked: NewTrigger) -> tuple[str, TriggerSecret]:
+        """Return a new secret, and what is stored of it."""
         if asked.signed:
             secret = webhooks.SECRET + base64.b64encode(secrets.token_bytes(32)).decode()
             sealed = await asyncio.to_thread(self._sealer.seal, _sealed_name(id), secret.encode())
-            kept = TriggerSecret(sealed=base64.b64encode(sealed).decode())
-        else:
-            secret = secrets.token_urlsafe(32)
-            kept = TriggerSecret(digest=_digest(secret))
-        await self._secrets.exchange(id, kept)
-        return secret
+            return secret, TriggerSecret(sealed=base64.b64encode(sealed).decode())
+        secret = secrets.token_urlsafe(32)
+        return secret, TriggerSecret(digest=_digest(secret))
 
     async def forget_old(self) -> None:
         """Delete old keys of calls, and the secrets of triggers that were deleted with all data of their owner."""
