@@ -9,19 +9,19 @@ from tests.acceptance.test_pictures import a_picture, data_url, fetched, files_k
 from tests.acceptance.test_pictures import world as world
 from tests.acceptance.test_safety import World
 from tests.requirements import requirement
-from tests.support.upstream import Chunk, Done, Finish, Headers, Role
+from tests.support.upstream import Chunk, Cut, Done, Finish, Headers, Role
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ASKED = [{"role": "user", "content": "Draw a cat."}]
 
 
-def draws(world: World, *urls: str, text: str = "", model: str = "draws") -> str:
+def draws(world: World, *urls: str, text: str = "", model: str = "draws", breaks: bool = False) -> str:
     """A model that answers with pictures."""
     said = [{"content": text}] if text else []
     deltas = [*said, *({"images": [{"type": "image_url", "image_url": {"url": url}}]} for url in urls)]
     chunks = [Chunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas]
-    world.up.models[model] = [Headers(), Role(), *chunks, Finish("stop"), Done()]
+    world.up.models[model] = [Headers(), Role(), *chunks, *([Cut()] if breaks else [Finish("stop"), Done()])]
     return f"up/{model}"
 
 
@@ -145,3 +145,31 @@ async def test_a_fork_an_export_and_an_import_have_the_picture(world: World):
     assert data == await (await fetched(world.alice, fork["id"], data)).body()
     assert [part(data_url(data))] == exported["messages"][-1]["content"]
     assert data == await (await fetched(world.bob, brought["id"], data)).body()
+
+
+@requirement("files.answers", "legs.joined")
+async def test_an_answer_that_breaks_off_behind_a_picture_is_not_begun_again(world: World):
+    """It would have the picture twice, and the second one would be paid for too."""
+    session, picture = await world.alice.new_session(), data_url(a_picture("broken"))
+    model, headers = draws(world, picture, breaks=True), {"holdfast-on-break": "continue"}
+    run = await world.alice.start(session, "Draw a cat.", model, headers=headers)
+    events = [frame.json() for frame in await world.alice.replay(run)]
+
+    assert "failed" == events[-1]["settlement"]["outcome"]
+    assert [picture] == [event["url"] for event in events if event["type"] == "picture"]
+
+
+@requirement("files.answers", "fork.exact")
+async def test_a_fork_behind_a_picture_is_refused_with_the_place_before_it(world: World):
+    """No model goes on behind a picture, and one that is left out would be lost."""
+    session = await world.alice.new_session()
+    run = await world.alice.start(session, "Draw a cat.", draws(world, data_url(a_picture("forked")), text="Here."))
+    events = [frame.json() for frame in await world.alice.replay(run)]
+    (at,) = (event["seq"] for event in events if event["type"] == "picture")
+    refused = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at})
+    before = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at - 1, "model": "up/echo: it is."})
+
+    error = (await refused.json())["error"]
+    assert (409, "cannot_fork") == (refused.status, error["code"])
+    assert f"after event {at - 1}" in error["message"]
+    assert "Here." in (await world.alice.settled((await before.json())["id"]))["text"]

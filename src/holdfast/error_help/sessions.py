@@ -60,8 +60,8 @@ SESSION_ERRORS = (
         "cannot_fork",
         "409",
         "no answer can go on from this place in another one",
-        "The place is within a tool call or within a step of an agent, whose calls would be made twice. Or the run "
-        "belongs to no chat, its log is no longer kept, or the model cannot begin in the middle.",
+        "The place is behind a picture, or within a tool call or a step of an agent, which would be made twice. Or the "
+        "run belongs to no chat, its log is no longer kept, or the model cannot begin in the middle.",
         "Fork at the place that the message names, or fork the message with the text that is to stay.",
         "11.15",
     ),

@@ -302,7 +302,7 @@ class ChatSources:
         if record.kind != "chat" or record.lifetime != "detached" or not self._continues(record, found):
             return False
         has_tools = {"tools", "functions"} & model_ask(record.ask).params.keys()  # half a call may be in the log
-        return not has_tools and len(log.legs) + 1 < self._most_legs(record, found)
+        return not has_tools and not log.pictures and len(log.legs) + 1 < self._most_legs(record, found)
 
     async def _resume(self, found: FoundModel, record: RunRecord, log: Log, out: Outlet) -> None:
         """Go on with an answer after a crash."""

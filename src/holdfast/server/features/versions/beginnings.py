@@ -14,6 +14,7 @@ from ....events import (
     ApprovalRequested,
     Event,
     LegStarted,
+    Picture,
     Reasoning,
     Settled,
     Steered,
@@ -95,10 +96,10 @@ def _of_chat(events: Sequence[Event]) -> tuple[Event, ...]:
     """Return the text and the reasoning of a model, and where another one went on."""
     kept: list[Event] = []
     for seq, event in enumerate(events, 1):
-        if isinstance(event, (ToolDelta, ToolCall)):
+        if isinstance(event, (ToolDelta, ToolCall, Picture)):
+            what = "is a picture" if isinstance(event, Picture) else "belongs to a tool call"
             raise CannotFork(
-                f"Event {seq} belongs to a tool call, behind which no model can go on. Fork after event {seq - 1}, or "
-                "before it."
+                f"Event {seq} {what}, behind which no model can go on. Fork after event {seq - 1}, or before it."
             )
         if isinstance(event, (Text, Reasoning)):
             if event.choice:

@@ -26,6 +26,7 @@ from ....events import (
     LegStarted,
     Notice,
     Outlet,
+    Picture,
     Text,
     Thought,
     ToolCall,
@@ -98,7 +99,7 @@ class LegOutlet:
         self.touched = self.time()
         self.has_spoken = False
         self.has_called = False
-        """True once there was part of a tool call."""
+        """True once there was part of a tool call, or a picture: neither is made twice."""
         self.has_ended = False
         """True once the model has ended its answer: what fails after that is no reason to go on."""
         self.failure: Finish | None = None
@@ -173,7 +174,7 @@ class LegOutlet:
                 item = Text(new)
             self._texts.append(item.text)
             return [*self._begun(used), item] if item.text else []
-        is_call = isinstance(item, (ToolDelta, ToolCall))
+        is_call = isinstance(item, (ToolDelta, ToolCall, Picture))
         self.has_called = self.has_called or is_call
         if self._joint is None or self._is_open:
             return [*self._begun(used), item]
