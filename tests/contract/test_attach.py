@@ -281,7 +281,7 @@ async def test_a_killed_server_goes_on_with_what_it_can_find_and_says_so_where_i
     up.named = {}
     up.script = HALF
     llamacpp = entry(up.base_url, "llamacpp", profile="llamacpp")
-    async with Server(tmp_path, [llamacpp]) as server, server.client() as client:
+    async with Server(tmp_path, [llamacpp], config='[on_break]\n"*" = "settle"') as server, server.client() as client:
         api = Native(client)
         run_id = await api.start(await api.new_session(), "Hi", "llamacpp/m")
         await api.shown(run_id, "upon ")

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
-from contextlib import aclosing
+import signal
+import sqlite3
+from contextlib import AsyncExitStack, aclosing, closing
 
 import pytest
 
 from holdfast.errors import AnswerLost, ProviderError, Unsupported
 from holdfast.events import Finish, Notice, Reasoning, Text, Thought, ToolCall, ToolDelta, Usage
+from holdfast.server.live.notes import StoredNotes
+from holdfast.store.memory import MemoryStore
 from holdfast.upstreams import ChatRequest
 from holdfast.upstreams.responses.decoder import ResponsesDecoder
 from holdfast.upstreams.responses.provider import ResponsesOptions
@@ -18,11 +22,13 @@ from tests.requirements import requirement
 from tests.support import outlets
 from tests.support.dialects.responses import ERROR, ID, PIECES, RESPONSES, WHOLE, Told, frame, response, told
 from tests.support.native import Native
+from tests.support.postgres import rows_of
 from tests.support.server import Server
 from tests.support.upstream import Cut, Eof, Gate, Raw, Status, Upstream
 from tests.support.waiting import SOON
 
 NAME = "run_1"
+NOTE = f"up\n{NAME}"
 AT = f"GET /v1/responses/{ID}"
 CANCEL = f"POST /v1/responses/{ID}/cancel"
 BEGIN = WHOLE.up_to_the_text
@@ -47,8 +53,14 @@ async def provider(up):
 
 
 @pytest.fixture
-async def attaching(up, tmp_path):
-    provider = RESPONSES.provider(up, attaches=True, data=tmp_path)
+def notes():
+    """What every process of a server finds, after a crash too."""
+    return StoredNotes(MemoryStore())
+
+
+@pytest.fixture
+async def attaching(up, notes):
+    provider = RESPONSES.provider(up, attaches=True, notes=notes)
     yield provider
     await provider.close()
 
@@ -280,14 +292,14 @@ async def test_a_connection_that_brings_nothing_new_is_given_up(up, attaching):
 
 @requirement("crash.goes-on")
 @pytest.mark.parametrize("how", ["streamed", "whole"])
-async def test_a_successor_goes_on_after_what_was_seen(up, attaching, tmp_path, how):
-    """Its predecessor was killed: only the file is left, and OpenAI's response."""
+async def test_a_successor_goes_on_after_what_was_seen(up, attaching, notes, how):
+    """Its predecessor was killed: only the note is left, and OpenAI's response."""
     up.enqueue([Raw(ONE_PIECE), Gate()])
     task = asyncio.create_task(attaching.answer(request(name=NAME), outlets.Collected()))
     await up.reached()
-    await until(lambda: list((tmp_path / "responses" / "up").glob(NAME)), SOON)
+    await kept(notes)
     up.at[AT] = [Raw(WHOLE.bytes())] if how == "streamed" else lambda asked: whole_or_refused(asked.query("stream"))
-    successor = RESPONSES.provider(up, attaches=True, data=tmp_path)
+    successor = RESPONSES.provider(up, attaches=True, notes=notes)
     async with aclosing(outlets.attach(successor, NAME, text=PIECES[0])) as stream:
         events = [event async for batch in stream for event in batch]
     await successor.close()
@@ -296,6 +308,13 @@ async def test_a_successor_goes_on_after_what_was_seen(up, attaching, tmp_path, 
     assert PIECES[1] == "".join(event if isinstance(event, str) else event.text for event in texts(events))
     assert Finish("stop") in events
     assert 1 == len(up.requests)
+
+
+async def kept(notes):
+    """Wait until the id of the response is kept."""
+    async with asyncio.timeout(SOON):
+        while await notes.find(NOTE) is None:  # noqa: ASYNC110 - a store tells nobody
+            await asyncio.sleep(0.01)
 
 
 def texts(events):
@@ -315,7 +334,7 @@ async def test_an_answer_that_nobody_kept_is_lost(attaching):
 
 
 @requirement("stop.closes-upstream")
-async def test_a_stop_cancels_the_response_and_forgets_it(up, attaching, tmp_path):
+async def test_a_stop_cancels_the_response_and_forgets_it(up, attaching, notes):
     """Closing the connection does not stop what is in the background."""
     up.enqueue([Raw(ONE_PIECE), Gate()])
     async with aclosing(outlets.answer(attaching, request(name=NAME))) as stream:
@@ -323,21 +342,58 @@ async def test_a_stop_cancels_the_response_and_forgets_it(up, attaching, tmp_pat
     await until(lambda: any(asked.path.endswith("/cancel") for asked in up.others), SOON)
     await attaching.close()
 
-    assert [] == list((tmp_path / "responses" / "up").iterdir())
+    assert await notes.find(NOTE) is None
 
 
-async def test_a_whole_answer_is_forgotten_and_not_cancelled(up, attaching, tmp_path):
+async def test_a_whole_answer_is_forgotten_and_not_cancelled(up, attaching, notes):
     """There is nothing to stop."""
     await listen(attaching, request(name=NAME))
     await attaching.close()
 
     assert [] == [asked for asked in up.others if asked.method == "POST"]
-    assert [] == list((tmp_path / "responses" / "up").iterdir())
+    assert await notes.find(NOTE) is None
 
 
 def test_options_have_defaults_that_every_model_takes():
     """A summary is refused by models that do not reason."""
     assert ResponsesOptions().summary is None
+
+
+def noted(folder):
+    """Whether a server has kept the id of a response, as its file says."""
+    [file] = folder.rglob("*.db")
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as opened:
+        return opened.execute("SELECT 1 FROM documents WHERE kind = 'note'").fetchall()
+
+
+@requirement("crash.goes-on", "nodes.takeover")
+@pytest.mark.parametrize("end", ["kill -9", "SIGTERM"])
+async def test_another_server_reads_on_in_the_response_of_one_that_ended(up, postgres, tmp_path, end):
+    """The id is in the store that they share. OpenAI is asked once, and nothing is cancelled there."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
+    entry = {"name": "up", "dialect": "openai-responses", "base_url": up.base_url, "models": ["m"], "attaches": True}
+    up.enqueue([Raw(ONE_PIECE), Gate()])
+    up.at[AT] = [Raw(WHOLE.bytes())]
+    async with AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(Server(tmp_path / name, [entry], config="drain = 0.0", env=env))
+            for name in ("one", "two")
+        ]
+        async with one.client() as client, two.client() as other:
+            run = await Native(client).start(await Native(client).new_session(), "Hello", "up/m")
+            (await Native(client).shown(run, PIECES[0])).close()
+            async with asyncio.timeout(SOON):
+                while "note" not in str((await rows_of(env["HOLDFAST_STORE"]))["documents"]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            if end == "SIGTERM":
+                one.send_signal(signal.SIGTERM)
+            else:
+                await one.kill9()
+            settled = await Native(other).settled(run)
+
+    assert ("completed", PLAYED.text, []) == (settled["outcome"], settled["text"], settled["legs"])
+    assert 1 == len(up.requests)
+    assert [] == [asked for asked in up.others if asked.method == "POST"]
 
 
 @requirement("crash.goes-on")
@@ -358,7 +414,7 @@ async def test_a_run_goes_on_after_a_kill_of_the_server(up, tmp_path):
         session = await api.new_session()
         run = await api.start(session, "Hello", "up/m")
         await api.shown(run, PIECES[0])
-        await until(lambda: list(tmp_path.rglob(f"responses/up/{run}")), SOON)
+        await until(lambda: noted(tmp_path), SOON)
         await server.kill9()
         await server.restart()
         settled = await api.settled(run)
@@ -384,7 +440,7 @@ async def test_another_call_goes_on_where_the_response_is_not_told_any_more(up, 
         run = await api.start(await api.new_session(), "Hello", "up/m")
         if gone == "the server":
             await api.shown(run, text)
-            await until(lambda: list(tmp_path.rglob(f"responses/up/{run}")), SOON)
+            await until(lambda: noted(tmp_path), SOON)
             await server.kill9()
             await server.restart()
         settled = await api.settled(run)

@@ -20,6 +20,7 @@ from .features.accounts.people.client_addresses import TrustedProxies
 from .features.accounts.people.people import People
 from .features.observe.metrics.observers import Observers, observers_of
 from .live.live_settings import Configured
+from .live.notes import StoredNotes
 from .live.provider_factory import NEAR
 from .live.saved_settings import SavedFile
 from .live.shared_settings import SavedDocument
@@ -61,7 +62,13 @@ def open_server(
     sealer = Sealer(SecretKeys(settings, folder, cluster_key=_lasting_cluster_key(settings, sources)))
     saved = SavedDocument(store, sealer) if settings.store else SavedFile(folder, sealer)
     configured = Configured(
-        settings, sources or {}, environ, saved, look_every=look_every, has_keys=lambda: keys.is_needed
+        settings,
+        sources or {},
+        environ,
+        saved,
+        look_every=look_every,
+        has_keys=lambda: keys.is_needed,
+        notes=StoredNotes(store),
     )
     proxies = TrustedProxies(settings.proxy.addresses)
     people = People(store, on_first=keys.need, proxies=proxies, factor_for=settings.second_factor)

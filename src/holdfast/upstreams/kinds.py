@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -43,6 +43,22 @@ class KindError(ValueError):
     """A kind of provider is not installed, cannot be loaded, or does not take its options."""
 
 
+class Notes(Protocol):
+    """Keeps short texts for providers, so that every process of a server finds them, after a crash too."""
+
+    async def keep(self, name: str, text: str) -> None:
+        """Keep a text under a name. One that is there already stays."""
+        ...
+
+    async def find(self, name: str) -> str | None:
+        """Return the text of a name; None if there is none."""
+        ...
+
+    async def drop(self, name: str) -> None:
+        """Delete a text."""
+        ...
+
+
 class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The resolved settings of one provider, from which it is made."""
 
@@ -72,6 +88,8 @@ class ProviderSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The environment variables of the process."""
     data: pathlib.Path | None = None
     """The folder for data that must outlive the process. A provider uses a folder of its own name in it."""
+    notes: Notes | None = None
+    """What keeps the ids of answers at the upstream; None outside of a server."""
     connect_timeout: float = 10.0
     linger: float = 2.0
     """Seconds to wait for the rest of a response: usage after the finish reason, the body of an error."""

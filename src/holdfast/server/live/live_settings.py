@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ...errors import BadRequest, HoldfastError, ModelNotFound
 from ...upstreams import Provider, Providers, ProviderState, judged_state
-from ...upstreams.kinds import KindError, kind_names, kind_of
+from ...upstreams.kinds import KindError, Notes, kind_names, kind_of
 from ...upstreams.profiles import ProfileName
 from ..config.settings import AGENT, DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, source_name
 from ..config.settings_errors import suggestion
@@ -92,6 +92,7 @@ class Configured:
         *,
         look_every: float = NEAR,
         has_keys: Callable[[], bool] = lambda: False,
+        notes: Notes | None = None,
     ) -> None:
         self.look_every = look_every
         self.has_keys = has_keys
@@ -105,7 +106,7 @@ class Configured:
         self._changing = asyncio.Lock()
         self._saved = file.read()
         self._found: tuple[ProviderSettings, ...] = ()
-        self._provided = Provided(settings, environ, look_every)
+        self._provided = Provided(settings, environ, look_every, notes)
         self._strangers: dict[str, int] = {}
         self._names_none = sources.get("providers") == DISCOVERED  # the settings name no providers
         self.providers = Providers(self._provided.keep(self._provided.made(self.provider_settings())))

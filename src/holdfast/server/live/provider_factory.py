@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ...http_client.proxy import choose_proxy
 from ...http_client.route import DIRECT, Route, route_to
 from ...upstreams import Provider
-from ...upstreams.kinds import ProviderKind, ProviderSetup
+from ...upstreams.kinds import Notes, ProviderKind, ProviderSetup
 from ...upstreams.limit import LimitedProvider
 from ..config.loopback import is_loopback
 from ..config.settings import ProviderSettings, Settings, SettingsError, data_folder
@@ -25,8 +25,10 @@ NEAR, FAR = 5.0, 60.0
 class Provided:
     """The providers in use, each with the settings that it was made from."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], near: float = NEAR) -> None:
-        self._near = near
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], near: float = NEAR, notes: Notes | None = None
+    ) -> None:
+        self._near, self._notes = near, notes
         self._settings = settings
         self._environ = environ
         self._made: list[tuple[ProviderSettings, Provider]] = []
@@ -37,7 +39,7 @@ class Provided:
 
     def anew(self, described: ProviderSettings) -> Provider:
         """Return a new provider for a table, which knows nothing of its upstream yet."""
-        return make_provider(described, self._settings, self._environ, near=self._near)
+        return make_provider(described, self._settings, self._environ, near=self._near, notes=self._notes)
 
     def keep(self, made: list[tuple[ProviderSettings, Provider]]) -> list[Provider]:
         """Set the providers that are in use from now on."""
@@ -49,19 +51,29 @@ class Provided:
 
 
 def make_provider(
-    described: ProviderSettings, settings: Settings, environ: Mapping[str, str], *, near: float = NEAR
+    described: ProviderSettings,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    near: float = NEAR,
+    notes: Notes | None = None,
 ) -> Provider:
     """Return the provider that a table of the settings describes. Raises `SettingsError` if it describes none."""
     kind = described.kind()
     try:
-        provider = kind.make(_setup(described, kind, settings, environ, near))
+        provider = kind.make(_setup(described, kind, settings, environ, near, notes))
     except ValueError as error:
         raise SettingsError(f"Provider {described.name!r}: {error}.") from None
     return LimitedProvider(provider, described.max_runs) if described.max_runs and not kind.limits_itself else provider
 
 
 def _setup(
-    described: ProviderSettings, kind: ProviderKind, settings: Settings, environ: Mapping[str, str], near: float
+    described: ProviderSettings,
+    kind: ProviderKind,
+    settings: Settings,
+    environ: Mapping[str, str],
+    near: float,
+    notes: Notes | None,
 ) -> ProviderSetup:
     """Return the arguments for making a provider. Server settings that concern its kind are among its options."""
     known = described.behaviour()
@@ -86,6 +98,7 @@ def _setup(
         max_runs=described.max_runs,
         environ=environ,
         data=data_folder(settings, environ),
+        notes=notes,
         models_fresh=near if _is_near(address) else FAR,
     )
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
 from ...concurrency.tasks import OwnedTasks
-from ...errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused
-from ...events import Notice, Outlet, put
+from ...errors import AnswerLost, ProviderBroke, ProviderError, ProviderRefused, StoreUnavailable
+from ...events import LEFT_TO_OTHERS, Notice, Outlet, put
 from .. import ChatRequest
 from ..decoding import MAX_EVENT
 from ..http.provider import HTTPProvider, upstream_of
@@ -28,7 +27,6 @@ from ..http.upstream import Asked, Refused, encode_body
 from ..kinds import ProviderKind, ProviderSetup
 from ..resume_check import SeenEvents, lost
 from .decoder import ResponsesDecoder
-from .ids import ResponseIds
 from .request import body_in, wants_encrypted
 
 __all__ = ["Responses"]
@@ -52,7 +50,8 @@ class ResponsesOptions(msgspec.Struct, frozen=True):
 class Responses(HTTPProvider):
     """Speaks the Responses API to one upstream. `base_url` is what comes before `/responses`.
 
-    Costs one HTTP session, for each stream one connection, and for each answer in the background one small file.
+    Costs one HTTP session, for each stream one connection, and for each answer in the background one note: OpenAI
+    chooses the id of a response, and cannot list them, so it is kept under the name of the run as soon as it is known.
     """
 
     def __init__(self, setup: ProviderSetup) -> None:
@@ -65,29 +64,28 @@ class Responses(HTTPProvider):
             models_fresh=setup.models_fresh,
             unlisted=setup.unlisted,
         )
-        if setup.attaches and setup.data is None:
-            raise ValueError("attaches needs a data folder")
-        self.attaches = bool(setup.attaches)
+        self._notes = setup.notes
+        self.attaches = self.attaches_anywhere = bool(setup.attaches) and setup.notes is not None
         self.tools = setup.tools is not False
         self._options: ResponsesOptions = setup.options or ResponsesOptions()
-        self._ids = ResponseIds((setup.data or pathlib.Path()) / "responses" / quote(setup.name, safe=""))
         self._unencrypted: set[str] = set()  # models that refuse to encrypt reasoning
         self._tasks = OwnedTasks(f"the provider {self.name}")
-        self._disk = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     # answering
 
     async def answer(self, request: ChatRequest, out: Outlet) -> None:
         """Emit the events of each read together. Raise a `ProviderError` if the answer is incomplete."""
-        if self.attaches and request.name:
-            decoder = self._decoder(keep=partial(self._in_turn, self._ids.keep, request.name))
+        if self.attaches and self._notes is not None and request.name:
+            keep, note = self._notes.keep, self._note(request.name)
+            decoder = self._decoder(keep=lambda id: self._in_turn(keep(note, id)))
             await self._follow(request, partial(self._ask, background=True), decoder, out)
         else:
             await self.upstream.answer(request, self._ask, self._decoder(), out)
 
     async def attach(self, name: str, out: Outlet, *, text: str = "", reasoning: str = "") -> None:
         """Emit the rest of a run's response, after the text and reasoning that were seen."""
-        id = await asyncio.to_thread(self._ids.find, name)
+        id = None if self._notes is None else await self._notes.find(self._note(name))
         if id is None:
             raise lost(self.name, "was asked by a process that did not keep the response's id")
         decoder = self._decoder(id)
@@ -104,7 +102,7 @@ class Responses(HTTPProvider):
 
     async def _follow(self, request: ChatRequest, ask: _Ask, decoder: ResponsesDecoder, out: Outlet) -> None:
         """Read a response in the background to its end. A broken connection is replaced."""
-        tries, last = MOST_RECONNECTS, decoder.sequence
+        tries, last, is_left = MOST_RECONNECTS, decoder.sequence, False
         try:
             while True:
                 try:
@@ -122,8 +120,12 @@ class Responses(HTTPProvider):
                 last = decoder.sequence
                 decoder.reopen()
                 ask, request = partial(self._ask_for, decoder), msgspec.structs.replace(request, messages=[])
+        except asyncio.CancelledError as cancelled:
+            is_left = LEFT_TO_OTHERS in cancelled.args
+            raise
         finally:
-            self._let_go(request.name, decoder)
+            if not is_left:
+                self._let_go(request.name, decoder)
 
     async def _read_whole(self, decoder: ResponsesDecoder, out: Outlet) -> bool:
         """Emit a response that has ended and is no longer streamed, from its object. Return whether there is one."""
@@ -137,21 +139,25 @@ class Responses(HTTPProvider):
         return decoder.finished
 
     def _let_go(self, name: str, decoder: ResponsesDecoder) -> None:
-        """Delete the stored id of a response, and cancel the response if it has not ended."""
+        """Drop the id of a response, and cancel the response if it has not ended."""
         if decoder.id and not decoder.has_ended:
             self.upstream.drop(f"{self._path(decoder.id)}/cancel", method="POST")
-        self._in_turn(self._ids.drop, name)
+        if self._notes is not None:
+            self._in_turn(self._notes.drop(self._note(name)))
 
-    def _in_turn(self, work: Callable[..., None], *args: str) -> None:
-        """Run `work` in a thread after all earlier work, in a task that the end of a run does not cancel."""
-        self._tasks.start(self._on_disk(work, *args))
+    def _note(self, run: str) -> str:
+        return f"{self.name}\n{run}"
 
-    async def _on_disk(self, work: Callable[..., None], *args: str) -> None:
-        async with self._disk:  # in the order of the requests: tasks start in it, and a lock is taken in it
+    def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Change a note after all earlier changes, in a task that the end of a run does not cancel."""
+        self._tasks.start(self._changed(work))
+
+    async def _changed(self, work: Coroutine[Any, Any, None]) -> None:
+        async with self._turn:  # in the order of the requests: tasks start in it, and a lock is taken in it
             try:
-                await asyncio.to_thread(work, *args)
-            except OSError as error:
-                logger.warning("The id of a response was not kept: %s. After a crash its run is interrupted.", error)
+                await work
+            except StoreUnavailable as error:
+                logger.warning("The id of a response was not kept: %s. After a crash it cannot be read on.", error)
 
     # requests
 
@@ -186,7 +192,7 @@ class Responses(HTTPProvider):
         return self.listed(await self.upstream.get("/models", MAX_EVENT))
 
     async def close(self) -> None:
-        """Close all streams and connections, and wait for work on the disk."""
+        """Close all streams and connections, and wait until the last note is changed."""
         await super().close()
         await self._tasks.wait()
 
