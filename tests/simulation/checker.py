@@ -175,7 +175,7 @@ class RunCheck:
         counted, later = self.log[counts[-1]], self.log[counts[-1] + 1 :]
         is_cut = not isinstance(settlement, Completed | Truncated) or not counted.output_tokens
         is_more = settlement.usage.output_tokens > counted.output_tokens
-        if not (is_cut and is_more and any(isinstance(event, Text | Reasoning) for event in later)):
+        if not (is_cut and is_more and any(isinstance(event, Text | Reasoning | ToolCall) for event in later)):
             self.violate("its usage is not what the provider counted")
 
     def _least(self, source: SourceFacts | None, yielded: list[tuple[int, Event]]) -> int:

@@ -159,6 +159,12 @@ class StoryCheck(RunCheck):
         self._check_first_words(text)
         self._check_seams(self.settlement)
 
+    def _source(self) -> SourceFacts | None:
+        """Return the last call of the server that has the run: one that has lost it may ask once more in its sleep."""
+        node = None if self.record is None else self.record.node_id
+        ours = [source for source in self.run.sources if source.process.engine.node_id == node]  # type: ignore[union-attr]
+        return ours[-1] if ours else super()._source()
+
     def _text(self, until: int) -> str:
         return "".join(event.text for event in self.log[:until] if isinstance(event, Text))
 

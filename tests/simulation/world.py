@@ -350,7 +350,9 @@ class World:
         if isinstance(facts.process, Server) and facts.process not in run.processes:
             run.processes.append(facts.process)
         record = peek(self.medium.get_run(run.id))
-        if isinstance(facts.process, Server) and record and record.node_id != facts.process.engine.node_id:
+        is_further = facts.after is not None and run.send.plan.story is not None and self.was_lost(facts)
+        is_ours = record is None or facts.process is None or record.node_id == self.here().engine.node_id
+        if not is_ours and not is_further:  # a further call of a server that has lost the run is shown to nobody
             self.history.violate(f"the source of {run.id} began in a server that does not own it")
         if run.session_id is None:
             return
