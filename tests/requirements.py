@@ -375,6 +375,10 @@ REQUIREMENTS: dict[str, str] = {
     "agent.edited-calls": (
         "A person may change the arguments of a call before it is allowed: it runs with these, and everybody is told."
     ),
+    "agent.grants": (
+        "What a person has allowed for longer holds for what was said and for nothing else: one chat, a tool, or the "
+        "commands that begin with some words. It is listed, and can be revoked."
+    ),
     "agent.ask-user": (
         "A model may ask its user a question, with choices; the question outlives restarts, and ends in the truth."
     ),

@@ -83,6 +83,50 @@ async def test_arguments_that_do_not_fit_are_refused_and_the_call_can_still_be_d
     assert ["publish it"] == world.state.called
 
 
+# allowed by its beginning
+
+
+@requirement("agent.grants")
+async def test_a_beginning_allows_the_commands_that_begin_so_and_no_others(up, tmp_path):
+    """Neither another command of the tool, nor one that does more. It is listed, and revoked."""
+    async with serving(up, tmp_path, tools=("shell",)) as world:
+        up.enqueue(calling(("shell", {"command": "echo one two"})), answer("Done."))
+        session_id, run_id = await world.start()
+        asked = await world.until(run_id, "approval.requested")
+        others = [
+            await decide(world.api, run_id, asked["id"], scope=scope, beginning=beginning)
+            for scope, beginning in (("always", "echo two"), ("always", "echo; rm"), ("once", "echo"))
+        ]
+        await decide(world.api, run_id, asked["id"], scope="always", beginning="echo one")
+        await world.api.settled(run_id)
+        (grant,) = (await world.api.get("/api/grants"))["grants"]
+        asks = {
+            command: await is_asked(world, session_id, command)
+            for command in ("echo one", "echo 'one'", "echo ones", "echo one; id", "echo one $(id)", "id")
+        }
+        await world.api.client.request("DELETE", f"/api/grants/{grant['id']}")
+        after = await is_asked(world, session_id, "echo one")
+
+    assert "echo one" == asked["beginning"]
+    assert [400, 400, 400] == [response.status for response in others]
+    assert ("shell", "echo one", None) == (grant["tool"], grant["beginning"], grant["session_id"])
+    assert ["echo one", "echo 'one'"] == [command for command, is_so in asks.items() if not is_so]
+    assert after
+
+
+async def is_asked(world, session_id, command):
+    world.up.enqueue(calling(("shell", {"command": command})), answer("Done."))
+    run_id = await world.api.start(session_id, "Go on", "agent/helper")
+    reader = await world.api.events(run_id)
+    while (frame := await reader.next_event()).event not in ("approval.requested", "tool.started"):
+        pass
+    reader.close()
+    if frame.event == "approval.requested":
+        await decide(world.api, run_id, frame.json()["id"], "deny")
+    await world.api.settled(run_id)
+    return frame.event == "approval.requested"
+
+
 # questions of the model
 
 

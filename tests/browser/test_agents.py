@@ -270,6 +270,23 @@ async def test_a_call_that_a_kill_has_interrupted_is_asked_about_with_the_eviden
     assert "ran\n" * times == (folder / "ran").read_text()
 
 
+@requirement("ui.browser-approvals", "agent.grants")
+async def test_commands_are_allowed_by_their_beginning_and_listed_with_it(agent):
+    """What is allowed is said before and after."""
+    await agent.say('shell {"command": "echo one two"}\nDone.')
+    card = agent.page.locator(".approval")
+    await expect(card.locator(".always").first).to_contain_text("Always allow commands that begin with echo one")
+    await card.get_by_role("button", name="commands that begin with").click()
+    await agent.sees_ending("completed")
+    await agent.say('shell {"command": "echo one three"}\nDone.')
+    await expect(agent.answers).to_have_count(2)
+    await agent.sees_ending("completed")
+    await agent.open("/settings")
+    await expect(agent.page.locator("[data-grant=shell]")).to_contain_text("echo one …")
+    await agent.press("Revoke shell")
+    await expect(agent.page.locator("[data-grant]")).to_have_count(0)
+
+
 @requirement("ui.browser-approvals")
 async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_tab):
     """Its user looks at another chat, or at another tab: in the list it is not simply running."""

@@ -42,6 +42,12 @@ folder = "{folder}"
 approvals = {{ shell = "allow" }}
 
 [[agents]]
+name = "plain"
+model = "up/touches"
+tools = ["shell"]
+folder = "{folder}"
+
+[[agents]]
 name = "asker"
 model = "up/asker"
 tools = ["ask_user"]
@@ -95,6 +101,7 @@ async def up():
             "free": in_steps(
                 shell_call("exit 3"), [Headers(), Role(), Gate("free"), *answer("Over.")[2:]], answer("In m.")
             ),
+            "touches": in_steps(shell_call("touch ran"), answer("Done.")),
             "asker": in_steps(
                 calling(("ask_user", {"question": "Which colour?", "choices": ["red", "blue"]})), answer("Done.")
             ),
@@ -309,6 +316,26 @@ async def test_a_call_runs_with_the_arguments_that_were_typed_for_it(shell, ran)
         assert 0 == await terminal.ended()
 
     assert "changed\n" == ran.read_text()
+
+
+@requirement("agent.grants")
+async def test_a_beginning_is_allowed_in_the_terminal_listed_and_revoked(shell, ran):
+    """The same command is not asked for again, until it is revoked."""
+    async with Terminal(shell, "run", "Go", "--agent", "plain") as terminal:
+        await terminal.shows('[b]egins with "touch ran"')
+        terminal.type("b\r")
+        await terminal.shows("Done.")
+        assert 0 == await terminal.ended()
+    again = await shell("run", "Go", "--agent", "plain")
+    listed = await shell("grants", "ls", "--json")
+    (grant,) = json.loads(listed.out)
+    removed = await shell("grants", "rm", grant["id"][:14])
+    last = await shell("run", "Go", "--agent", "plain")
+
+    assert (0, 5) == (again.code, last.code)
+    assert ("shell", "touch ran") == (grant["tool"], grant["beginning"])
+    assert (0, 0) == (listed.code, removed.code)
+    assert grant["id"] in removed.err
 
 
 @requirement("agent.ask-user")

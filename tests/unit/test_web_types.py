@@ -20,7 +20,7 @@ SAMPLES: list[events.Event] = [
     events.ToolCall("call", "tool", "{}", 1, True, "custom"),
     events.ToolProgress("call", "half", 0.5),
     events.ToolResult("call", "out", True, 1.5, True, ({"type": "image"},), 2.5),
-    events.ApprovalRequested("ap", "tool", "{}", "call", 1.0),
+    events.ApprovalRequested("ap", "tool", "{}", "call", 1.0, "a diff", "git status"),
     events.ApprovalDecided("ap", "allow", "no", "{}"),
     events.ToolStarted("call", "eff", 1.0, "keyed"),
     events.OutcomeRequested("out", "tool", "{}", "call", "eff", 1.0, "half", "no answer", 2.0),

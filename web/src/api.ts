@@ -155,6 +155,8 @@ export interface Grant {
   agent: string;
   tool: string;
   session_id: string | null;
+  /** Only calls that begin so; empty for all. */
+  beginning: string;
   created_at: string;
 }
 

@@ -143,6 +143,7 @@ describe("what is drawn of an answer", () => {
         call: "call_1",
         expires_at: null,
         preview: "",
+        beginning: "",
       },
       { type: "approval.decided", id: "ap_1", decision: "deny" },
     ]);

@@ -40,7 +40,16 @@ describe("the story of a run", () => {
     const events = numbered([
       { type: "step.started", step: 1 },
       { type: "tool.call", id: "c", name: "add", arguments: "{}" },
-      { type: "approval.requested", id: "a", tool: "add", arguments: "{}", call: "c", expires_at: null, preview: "" },
+      {
+        type: "approval.requested",
+        id: "a",
+        tool: "add",
+        arguments: "{}",
+        call: "c",
+        expires_at: null,
+        preview: "",
+        beginning: "",
+      },
       { type: "approval.decided", id: "a", decision: "allow" },
       { type: "tool.progress", id: "c", message: "half" },
       { type: "tool.result", id: "c", output: "2", is_error: true, seconds: 1, cut: false },

@@ -25,10 +25,11 @@ from ..events import (
 )
 from ..ids import new_id
 from ..log.steps import CallProgress
+from .tools import Tool
 from .tools.forms import misfit_of
 
 Scope = Literal["once", "session", "always"]
-ReplyCheck = Callable[[Any], str]
+ReplyCheck = Callable[["DeskReply"], str]
 """Returns what is wrong with a reply; empty if nothing is."""
 GRACE = 5.0
 """Seconds that a reader of the events has to come before nobody is there to be asked."""
@@ -65,6 +66,8 @@ class Decision(msgspec.Struct, frozen=True, tag_field="to", tag="approval"):
     scope: Scope = "once"
     arguments: str = ""
     """The arguments that the person has written in place of the model's, as JSON; empty to leave them."""
+    beginning: str = ""
+    """What is allowed for longer: calls that begin so. Empty for all calls of the tool."""
 
     def decided(self, request_id: str) -> ApprovalDecided:
         """Return the event."""
@@ -101,23 +104,23 @@ DeskReply: TypeAlias = Decision | CallEnding | FormReply
 class Grants(Protocol):
     """Grants: approvals for longer than one call."""
 
-    async def allows(self, tool: str) -> bool:
-        """Return whether a tool needs no approval."""
+    async def allows(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Return whether a call needs no approval."""
         ...
 
-    async def grant(self, tool: str, scope: Scope) -> None:
-        """Save a grant for a tool, for the session or always."""
+    async def grant(self, tool: str, scope: Scope, beginning: str = "") -> None:
+        """Save a grant for a tool, or for its calls that begin so: for the session or always."""
         ...
 
 
 class NoGrants:
     """No grants: every call needs an approval."""
 
-    async def allows(self, tool: str) -> bool:
+    async def allows(self, tool: Tool, arguments: dict[str, Any]) -> bool:
         """Return False: there are no grants."""
         return False
 
-    async def grant(self, tool: str, scope: Scope) -> None:
+    async def grant(self, tool: str, scope: Scope, beginning: str = "") -> None:
         """Save nothing."""
 
 
@@ -149,6 +152,10 @@ class Nowhere:
 
 
 _Reply = TypeVar("_Reply", Decision, CallEnding, FormReply)
+
+
+def _misfit(fields: Sequence[FormField], reply: DeskReply) -> str:
+    return misfit_of(fields, reply.content) if isinstance(reply, FormReply) and reply.decision == "accept" else ""
 
 
 def _until(within: float | None) -> float | None:
@@ -239,11 +246,11 @@ class Desk:
 
     # questions
 
-    async def ask(self, call: ToolCall, within: float | None, check: ReplyCheck, preview: str = "") -> Decision:
-        """Ask for an approval of a call, and wait for the decision. `check` is that of changed arguments."""
+    async def ask(self, approval: ApprovalRequested, within: float | None, check: ReplyCheck) -> Decision:
+        """Ask for an approval of a call, and wait for the decision."""
         if self._unattended:
-            raise NobodyToAsk(call.name, self._unattended)
-        request = ApprovalRequested(new_id("apr"), call.name, call.arguments, call.id, _until(within), preview)
+            raise NobodyToAsk(approval.tool, self._unattended)
+        request = msgspec.structs.replace(approval, id=new_id("apr"), expires_at=_until(within))
         answer = self._expect(request, Decision)
         self._out.emit([request])
         return await self._answered(request, answer, within, check)
@@ -280,7 +287,7 @@ class Desk:
         try:
             if not await self._is_attended():
                 return await self._decided_alone(InputDecided(request.id, "decline", note="Nobody is there to ask."))
-            reply = await self._answered(request, answer, within, lambda content: misfit_of(fields, content))
+            reply = await self._answered(request, answer, within, lambda told: _misfit(fields, told))
             return reply.decided(request.id)
         except ApprovalExpired:
             late = InputDecided(request.id, "cancel", note=f"Nobody answered within {within:g} s.")
@@ -342,16 +349,11 @@ class Desk:
 
     async def _refusal(self, request: Question, reply: DeskReply, check: ReplyCheck) -> HoldfastError | None:
         """Return why a reply cannot be taken: then the question stays open. A grant that outlives the call is saved."""
-        wrong = ""
-        if isinstance(reply, FormReply) and reply.decision == "accept":
-            wrong = check(reply.content)
-        elif isinstance(reply, Decision) and reply.arguments:
-            wrong = check(reply.arguments)
-        if wrong:
-            return BadRequest(wrong, param="content" if isinstance(reply, FormReply) else "arguments")
+        if wrong := check(reply):
+            return BadRequest(wrong)
         if isinstance(reply, Decision) and reply.decision == "allow" and reply.scope != "once":
             try:
-                await self._grants.grant(request.tool, reply.scope)
+                await self._grants.grant(request.tool, reply.scope, reply.beginning)
             except HoldfastError as error:
                 return error
         return None

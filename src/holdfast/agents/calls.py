@@ -29,11 +29,11 @@ from ..events import (
 from ..log.steps import CallProgress, CallResult, cut
 from ..log.storable import storable
 from ..task_context.tracing import TRACER
-from .approvals import Decision, Desk, Grants, Place
+from .approvals import Decision, Desk, DeskReply, Grants, Place
 from .effects import Effects
 from .processes import ProcessTable
 from .time_limit import TimeLimit
-from .tools import Approval, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
+from .tools import Approval, HasBeginnings, Previewing, Tool, ToolContext, ToolError, ToolOutput, misfit
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,8 @@ class Calls:
             watch.begin(has_waited=False)
             output = found if found is not None else await self._traced(tool, arguments, call, before)
             return _noted(output, before.approved)
-        decision = await self._decided(call, before, tool, arguments) if await self._must_ask(tool, before) else None
+        must_ask = await self._must_ask(tool, arguments, before)
+        decision = await self._decided(call, before, tool, arguments) if must_ask else None
         watch.begin(has_waited=decision is not None)
         if decision is not None and decision.decision == "deny":
             note = f" They say: {decision.note}" if decision.note else ""
@@ -157,10 +158,10 @@ class Calls:
             return ToolOutput(wrong, is_error=True)
         return tool, arguments
 
-    async def _must_ask(self, tool: Tool, before: CallProgress) -> bool:
+    async def _must_ask(self, tool: Tool, arguments: dict[str, Any], before: CallProgress) -> bool:
         if before.requested is not None or before.approved is not None:
             return True
-        return self._approvals.get(tool.name, tool.approval) == "ask" and not await self._grants.allows(tool.name)
+        return self._approvals.get(tool.name, tool.approval) == "ask" and not await self._grants.allows(tool, arguments)
 
     async def _decided(
         self, call: ToolCall, before: CallProgress, tool: Tool, arguments: dict[str, Any]
@@ -169,13 +170,21 @@ class Calls:
         if before.approved is not None:
             return before.approved
 
-        def check(edited: str) -> str:
-            checked = self._checked(msgspec.structs.replace(call, arguments=edited))
-            return checked.text if isinstance(checked, ToolOutput) else ""
+        def check(reply: DeskReply) -> str:
+            decision = reply if isinstance(reply, Decision) else None
+            checked = self._checked(_as_edited(call, decision))
+            if isinstance(checked, ToolOutput):
+                return checked.text
+            beginning = decision.beginning if decision is not None else ""
+            is_so = not beginning or (isinstance(tool, HasBeginnings) and tool.begins(checked[1], beginning))
+            return "" if is_so else f"This call does not begin with {beginning!r}, or it is more than one command."
 
         if isinstance(before.requested, ApprovalRequested):
             return await self._desk.ask_again(before.requested, self._patience, check)
-        return await self._desk.ask(call, self._patience, check, await _preview(tool, arguments))
+        beginning = tool.beginning(arguments) if isinstance(tool, HasBeginnings) else ""
+        preview = await _preview(tool, arguments)
+        approval = ApprovalRequested("", call.name, call.arguments, call.id, preview=preview, beginning=beginning)
+        return await self._desk.ask(approval, self._patience, check)
 
     async def _traced(self, tool: Tool, arguments: dict[str, Any], call: ToolCall, before: CallProgress) -> ToolOutput:
         """Save that a call begins, and make it, within a span if traces are on."""

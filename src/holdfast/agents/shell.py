@@ -10,6 +10,7 @@ from typing import Any
 
 from ..events import Replay
 from .tools import Approval, ToolContext, ToolOutput
+from .tools.beginnings import begins_with, first_words
 
 MOST_OUTPUT = 1_000_000
 """Maximum size of a stored output in bytes; a longer one keeps its head and tail."""
@@ -39,6 +40,14 @@ class Shell:
         self.approval = approval
         self.timeout = timeout
         self._folder = pathlib.Path(folder)
+
+    def beginning(self, arguments: dict[str, Any]) -> str:
+        """Return the first words of a command that is only one program with its arguments."""
+        return first_words(str(arguments["command"]))
+
+    def begins(self, arguments: dict[str, Any], beginning: str) -> bool:
+        """Return whether a command is one program with its arguments, and begins with these words."""
+        return begins_with(str(arguments["command"]), beginning)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Run the command, and return its output and exit code."""

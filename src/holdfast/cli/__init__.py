@@ -23,6 +23,7 @@ SECTIONS = {
         "presets",
         "schedules",
         "triggers",
+        "grants",
         "explain",
     ),
     "Serve": ("serve", "config", "reload", "doctor", "top", "nodes"),
@@ -47,6 +48,7 @@ COMMANDS = {
         "lists.triggers:triggers",
         "List, add, pause and remove triggers: runs that start when an address is called.",
     ),
+    "grants": ("lists.grants:grants", "List and revoke what agents may do without asking."),
     "import": (
         "lists.importing:import_command",
         "Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.",

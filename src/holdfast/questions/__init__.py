@@ -17,6 +17,8 @@ class ApprovalRequested(msgspec.Struct, frozen=True, gc=False, tag_field="type",
     expires_at: float | None = None
     preview: str = ""
     """What the call would change, as a unified diff of whole files. Empty if the tool has no preview."""
+    beginning: str = ""
+    """The words with which the call begins, by which others can be allowed: `git status`. Empty if it has none."""
 
 
 class ApprovalDecided(

@@ -30,7 +30,9 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
     await act(() => send(runId, approval.id, decision));
     setSent(false);
   };
+  const { beginning } = approval;
   const allow = (scope: ApprovalScope) => answer({ decision: "allow", scope });
+  const allowBeginning = () => answer({ decision: "allow", scope: "always", beginning });
   const deny = () => answer({ decision: "deny", scope: "once", ...(reason.trim() && { note: reason.trim() }) });
   const isLocked = isSent || !isSeen;
   return (
@@ -83,7 +85,13 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
               {q().edit}
             </button>
             {!isTemporary && (
-              <button type="button" class="small" disabled={isLocked} onClick={() => allow("session")}>
+              <button
+                type="button"
+                class="small"
+                disabled={isLocked}
+                title={q().allowForChatHint(visible(approval.tool))}
+                onClick={() => allow("session")}
+              >
                 {q().allowForChat}
               </button>
             )}
@@ -91,6 +99,14 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
               {q().allowOnce}
             </button>
           </footer>
+          {beginning && (
+            <p class="always">
+              <button type="button" class="link" disabled={isLocked} onClick={allowBeginning}>
+                {filled(q().allowBeginning, <code>{visible(beginning)}</code>)}
+              </button>
+              <small>{q().allowBeginningHint}</small>
+            </p>
+          )}
           <p class="always">
             <button type="button" class="link" disabled={isLocked} onClick={() => allow("always")}>
               {q().alwaysAllow}

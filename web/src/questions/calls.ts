@@ -8,6 +8,8 @@ export interface Decision {
   decision: "allow" | "deny";
   scope: ApprovalScope;
   note?: string;
+  /** For longer than once: only calls that begin so. */
+  beginning?: string;
   /** With these it runs, in place of the model's. */
   arguments?: Record<string, unknown>;
 }

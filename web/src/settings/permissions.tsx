@@ -1,6 +1,7 @@
 /** Tools that agents may use without asking: listed, and revoked. */
 import { useEffect, useState } from "preact/hooks";
 import { api, type Grant } from "../api";
+import { visible } from "../chat/whole-call";
 import { complain } from "../state/toasts";
 import { t } from "../words";
 import { moment } from "../words/count";
@@ -25,6 +26,12 @@ export function Permissions() {
           <li key={grant.id} data-grant={grant.tool}>
             <div>
               <strong>{grant.tool}</strong>
+              {grant.beginning && (
+                <>
+                  {" "}
+                  <code>{visible(grant.beginning)} …</code>
+                </>
+              )}
               <p class="note">
                 {grant.agent} ·{" "}
                 {grant.session_id ? <a href={`/s/${grant.session_id}`}>{t().inOneChat}</a> : t().inAllChats} ·{" "}

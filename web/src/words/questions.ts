@@ -8,6 +8,9 @@ const en = {
   scrollToAllow: "Scroll to the end to allow it.",
   allowForChat: "Allow for this chat",
   allowOnce: "Allow once",
+  allowForChatHint: (tool: string) => `Every call of ${tool} by this agent, in this chat only.`,
+  allowBeginning: "Always allow commands that begin with {}",
+  allowBeginningHint: "In all chats with this agent, if it is a single command. You can revoke this in Settings.",
   alwaysAllow: "Always allow",
   alwaysAllowHint: (tool: string) =>
     `Every call of ${tool} by this agent, whatever its arguments, in all chats. You can revoke this in Settings.`,
@@ -37,6 +40,10 @@ const de: QuestionWords = {
   scrollToAllow: "Zum Erlauben bis ans Ende scrollen.",
   allowForChat: "Für diesen Chat erlauben",
   allowOnce: "Einmal erlauben",
+  allowForChatHint: (tool) => `Jeder Aufruf von ${tool} durch diesen Agenten, nur in diesem Chat.`,
+  allowBeginning: "Befehle immer erlauben, die mit {} beginnen",
+  allowBeginningHint:
+    "In allen Chats mit diesem Agenten, wenn es ein einzelner Befehl ist. In den Einstellungen widerrufbar.",
   alwaysAllow: "Immer erlauben",
   alwaysAllowHint: (tool) =>
     `Jeder Aufruf von ${tool} durch diesen Agenten, mit beliebigen Argumenten, in allen Chats. In den Einstellungen widerrufbar.`,
@@ -64,6 +71,9 @@ const ar: QuestionWords = {
   scrollToAllow: "مرّر إلى النهاية كي تسمح به.",
   allowForChat: "السماح في هذه المحادثة",
   allowOnce: "السماح مرة واحدة",
+  allowForChatHint: (tool) => `كل استدعاء للأداة ${tool} من هذا الوكيل، في هذه المحادثة فقط.`,
+  allowBeginning: "السماح دائمًا بالأوامر التي تبدأ بـ {}",
+  allowBeginningHint: "في كل المحادثات مع هذا الوكيل، إن كان أمرًا واحدًا. يمكن إلغاء ذلك من الإعدادات.",
   alwaysAllow: "السماح دائمًا",
   alwaysAllowHint: (tool) =>
     `كل استدعاء للأداة ${tool} من هذا الوكيل، مهما كانت وسائطه، في كل المحادثات. يمكن إلغاء ذلك من الإعدادات.`,

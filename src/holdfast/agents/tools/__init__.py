@@ -142,6 +142,19 @@ class Previewing(Protocol):
 
 
 @runtime_checkable
+class HasBeginnings(Protocol):
+    """A tool whose calls a person may allow by what they begin with."""
+
+    def beginning(self, arguments: dict[str, Any]) -> str:
+        """Return the beginning of a call; empty if it has none that could be allowed."""
+        ...
+
+    def begins(self, arguments: dict[str, Any], beginning: str) -> bool:
+        """Return whether a call begins so, and does nothing else."""
+        ...
+
+
+@runtime_checkable
 class Particular(Protocol):
     """A tool that checks its arguments itself. Those of other tools are checked by their schema."""
 

@@ -49,7 +49,6 @@ class TerminalQuestion(Protocol):
 class ApprovalQuestion:
     """May a tool be called?"""
 
-    choices = "[y]es, [s]ession, [a]lways, [e]dit + arguments as JSON, [n]o + reason"
     refusals = "[n]o + reason"
     path = "approvals"
     alone: Object | None = None
@@ -59,6 +58,8 @@ class ApprovalQuestion:
         tool = asked["tool"]
         self.needs = f"{tool} needs approval, and this is not a terminal. Use --approve {tool} to allow it."
         self.title = f"Allow {visible(tool)}?"
+        begins = f'always if it [b]egins with "{visible(asked["beginning"])}", ' if asked["beginning"] else ""
+        self.choices = f"[y]es, [s]ession, {begins}[a]lways, [e]dit + arguments as JSON, [n]o + reason"
 
     def shown(self) -> list[str]:
         """Return the arguments."""
@@ -68,6 +69,8 @@ class ApprovalQuestion:
         """Return the decision."""
         if choice in SCOPES and not note and is_whole:
             return {"decision": "allow", "scope": SCOPES[choice]}
+        if choice == "b" and self._asked["beginning"] and is_whole:
+            return {"decision": "allow", "scope": "always", "beginning": self._asked["beginning"]}
         if choice == "e" and is_whole:
             return _edited(note)
         return {"decision": "deny", "note": note} if choice == "n" else None

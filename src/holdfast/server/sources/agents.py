@@ -18,6 +18,7 @@ from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
+from ...agents.tools import HasBeginnings, Tool
 from ...asks import SessionAsk, beginning_of, chat_ask, model_ask
 from ...engine.core import Core
 from ...errors import (
@@ -113,6 +114,8 @@ class Grant(msgspec.Struct, frozen=True):
     agent: str
     tool: str
     session_id: str | None
+    beginning: str = ""
+    """Only calls that begin so; empty for all."""
 
 
 def grants_in(store: Store) -> Documents[Grant]:
@@ -129,26 +132,36 @@ class StoredGrants:
         self._session_id = record.session_id
         self._agent = agent
 
-    async def allows(self, tool: str) -> bool:
-        """Return whether a tool needs no approval."""
-        for id in self._ids(tool):
+    async def allows(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Return whether a call needs no approval."""
+        for id in self._ids(tool.name):
             if await self._grants.get(id) is not None:
                 return True
-        return False
+        if not isinstance(tool, HasBeginnings):
+            return False
+        return any(
+            [
+                tool.begins(arguments, grant.beginning)
+                async for grant in (each.body async for each in self._grants.all(owner=self._owner))
+                if grant.beginning and (grant.agent, grant.tool) == (self._agent, tool.name)
+                if grant.session_id in (None, self._session_id)
+            ]
+        )
 
-    async def grant(self, tool: str, scope: Scope) -> None:
+    async def grant(self, tool: str, scope: Scope, beginning: str = "") -> None:
         """Store a grant. Without a session, a grant for the session is not stored."""
-        session, always = self._ids(tool)
+        session, always = self._ids(tool, beginning)
         id = always if scope == "always" else session
         if scope == "session" and self._session_id is None:
             return
-        grant = Grant(self._agent, tool, self._session_id if scope == "session" else None)
+        grant = Grant(self._agent, tool, self._session_id if scope == "session" else None, beginning)
         await self._grants.get_or_create(id, grant, owner=self._owner)
 
-    def _ids(self, tool: str) -> tuple[str, str]:
+    def _ids(self, tool: str, beginning: str = "") -> tuple[str, str]:
         """Return the ids of the grants for the session, and always."""
         places = (f"session {self._session_id}", "always")
-        named = ("\n".join((self._owner, place, self._agent, tool)) for place in places)
+        rest = (self._agent, tool, beginning) if beginning else (self._agent, tool)
+        named = ("\n".join((self._owner, place, *rest)) for place in places)
         session, always = (f"grt_{hashlib.sha256(name.encode()).hexdigest()[:40]}" for name in named)
         return session, always
 

@@ -46,6 +46,8 @@ class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Literal["once", "session", "always"] = "once"
     arguments: dict[str, Any] | None = None
     """With these arguments the call runs, in place of the model's."""
+    beginning: str = ""
+    """For longer than once, allow only calls that begin so."""
 
 
 class CallOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,7 +257,7 @@ class RunsApi(Feature):
             note_of(request).details["edited"] = "arguments"
         _check_scope(run, body)
         arguments = msgspec.json.encode(body.arguments).decode() if is_edited else ""
-        reply = desks.Decision(body.decision, body.note, body.scope, arguments)
+        reply = desks.Decision(body.decision, body.note, body.scope, arguments, body.beginning)
         return await self._reply(request, run, request.path_params["approval_id"], reply)
 
     @Endpoint(
@@ -341,6 +343,8 @@ async def stop_within(run: Run, by: StoppedBy = "user") -> None:
 def _check_scope(run: Run, body: ApprovalDecision) -> None:
     if body.arguments is not None and body.decision == "deny":
         raise BadRequest("Only a call that is allowed can have other arguments.", param="arguments")
+    if body.beginning and body.scope == "once":
+        raise BadRequest("A beginning is for more calls than one: give a scope too.", param="beginning")
     if body.scope != "once" and body.decision == "deny":
         raise BadRequest("Only allow can apply for longer than once.", param="scope")
     if body.scope == "session" and run.record.session_id is None:
