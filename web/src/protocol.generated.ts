@@ -668,6 +668,7 @@ export interface ApprovalRequestedEvent {
   call: string;
   expires_at: number | null;
   preview: string;
+  beginning: string;
 }
 
 export interface ApprovalDecidedEvent {
