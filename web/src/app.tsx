@@ -24,6 +24,7 @@ const PROOF = () => import("./people/proof");
 const loadEntrance: Lazy = () => import("./views/entrance");
 const loadSecondFactor: Lazy = () => import("./views/second-factor");
 const LAZY: Partial<Record<View, Lazy>> = {
+  agents: () => import("./views/agents"),
   compare: () => import("./views/compare"),
   presets: () => import("./views/presets"),
   schedules: () => import("./views/schedules"),

@@ -60,6 +60,7 @@ export function followLinks(event: MouseEvent): void {
 }
 
 const VIEWS = [
+  "agents",
   "compare",
   "presets",
   "runs",

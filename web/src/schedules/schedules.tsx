@@ -3,6 +3,7 @@ import { History as HistoryIcon, Pause, Pencil, Play, Plus, StepForward, Trash2 
 import { useState } from "preact/hooks";
 import { navigate } from "../router";
 import { complain } from "../state/toasts";
+import { Act } from "../ui/act";
 import { Confirm } from "../ui/confirm";
 import { Icon } from "../ui/icon";
 import { type Loaded, Shown } from "../ui/loaded";
@@ -132,29 +133,5 @@ function Line({ schedule, onOpen, onChange }: LineProps) {
         />
       </span>
     </li>
-  );
-}
-
-interface ActProps {
-  icon: typeof Play;
-  label: string;
-  title: string;
-  isDisabled?: boolean;
-  onClick: () => void;
-}
-
-/** A button with a picture, for one thing of a list. */
-export function Act({ icon, label, title, isDisabled = false, onClick }: ActProps) {
-  return (
-    <button
-      type="button"
-      class="quiet icon-button"
-      aria-label={label}
-      title={title}
-      disabled={isDisabled}
-      onClick={onClick}
-    >
-      <Icon node={icon} size={16} />
-    </button>
   );
 }

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { call } from "../api";
 import { Secret } from "../people/secret";
 import { complain } from "../state/toasts";
+import { Act } from "../ui/act";
 import { Confirm } from "../ui/confirm";
 import { Dialog } from "../ui/dialog";
 import { FormDialog } from "../ui/form-dialog";
@@ -14,7 +15,6 @@ import { moment } from "../words/count";
 import { s } from "../words/schedules";
 import { AskedFields, askedIn, NOTHING_ASKED } from "./asked-fields";
 import { type NewTrigger, scheduleCalls, type Trigger, type TriggerCall, type TriggerWithSecret } from "./calls";
-import { Act } from "./schedules";
 
 type Open =
   | { is: "new" }

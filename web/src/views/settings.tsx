@@ -13,6 +13,7 @@ import { OwnShares } from "../shared/own-shares";
 import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { caller } from "../state/caller";
 import { density, setDensity, setTheme, setWhileRunning, theme, whileRunning } from "../state/preferences";
+import { w } from "../words/agents";
 import { a } from "../words/people";
 import "../styles/settings.css";
 import "../styles/views.css";
@@ -91,6 +92,15 @@ function OfTheServer({ isAdding }: { isAdding: boolean }) {
       <DefaultModel settings={set} />
       <Fallbacks settings={set} />
       {set.editable && <TitleModel settings={set} />}
+      {set.editable && (
+        <section aria-labelledby="agents">
+          <h2 id="agents">{w().title}</h2>
+          <p class="note">{w().settingsNote}</p>
+          <a class="button" href="/agents">
+            {w().open}
+          </a>
+        </section>
+      )}
       {set.editable && (
         <section aria-labelledby="status">
           <h2 id="status">{t().status}</h2>

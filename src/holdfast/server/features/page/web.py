@@ -32,6 +32,7 @@ PAGES = (
         "/compare/{id}",
         "/presets",
         "/schedules",
+        "/agents",
         "/runs",
         "/runs/{id}",
         "/settings",
