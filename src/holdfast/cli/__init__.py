@@ -16,6 +16,8 @@ SECTIONS = {
         "run",
         "compare",
         "models",
+        "agents",
+        "mcp",
         "runs",
         "sessions",
         "import",
@@ -54,6 +56,8 @@ COMMANDS = {
         "Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.",
     ),
     "export": ("lists.importing:export_command", "Write all chats, comparisons, runs and presets to a ZIP file."),
+    "agents": ("lists.agents:agents", "List, add and remove agents."),
+    "mcp": ("lists.mcp:mcp", "List, add, try and remove MCP servers."),
     "nodes": ("lists.nodes:nodes", "List the servers that share the store."),
     "doctor": (
         "doctor:doctor",
