@@ -143,6 +143,17 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "mcp.shutdown": "The end of Holdfast leaves no process of an MCP server.",
     "mcp.secrets": "What a server was given as environment or headers is not shown in errors.",
+    "mcp.managed": "An admin adds, tries, changes and removes MCP servers; runs that go on keep theirs.",
+    "mcp.programs": (
+        "What starts programs is set up by an admin with a fresh sign-in, or by the user who runs the server; "
+        "never with an API key."
+    ),
+    "mcp.sealed": "Headers and variables of an MCP server are stored encrypted, and never shown again.",
+    "managed.agents": "An admin adds, tries, changes and removes agents; a change reaches the next run.",
+    "managed.users": "An agent that was set up in the page is there for the people and groups that it names.",
+    "managed.cli": "Agents and MCP servers are set up and tried by commands.",
+    "managed.removed": "A run whose agent was removed comes to its end; after a restart it is interrupted.",
+    "ui.agents-managed": "Agents and MCP servers are set up in the page, by keyboard, on a phone, in each language.",
     # agents that others wrote
     "byo.every-wire": "A published async generator is a model on every surface, with the same text and the same truth.",
     "byo.kinds": "An agent may be an async generator, a coroutine that is handed emit, or blocking code in a thread.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from .events import Usage
-from .ids import ModelName, full_name
+from .ids import ModelName
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,14 +32,21 @@ class Prices:
     def __init__(self, prices: Mapping[str, Price], agents: Mapping[str, ModelName] | None = None) -> None:
         """`prices` are those of the settings. `agents` are the models of agents: each has the price of its model."""
         self._prices = dict(prices)
-        for agent, model in (agents or {}).items():
-            if (price := self.of(model)) is not None:
-                self._prices.setdefault(full_name("agent", agent), price)
+        self._agents = dict(agents or {})
+
+    def know(self, agents: Mapping[str, ModelName]) -> None:
+        """Set the models of agents. One that is left out keeps its price: its last runs may still go on."""
+        self._agents |= agents
 
     def of(self, model: ModelName | None) -> Price | None:
         """Return the price of a model; None if it has none. A price of 0 is free."""
         if not self._prices or not model:
             return None
+        prefix, _, name = model.partition("/")
+        asked = self._agents.get(name) if prefix == "agent" else None
+        return self._prices.get(model) or (self._listed(asked) if asked else None) or self._listed(model)
+
+    def _listed(self, model: ModelName) -> Price | None:
         return self._prices.get(model) or self._prices.get(f"{model.partition('/')[0]}/*")
 
 

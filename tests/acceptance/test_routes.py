@@ -32,6 +32,8 @@ ROUTES: list[Endpoint] = create_app(environ=NO_HOME, store="memory:").state.serv
 PUBLISH = "tests.support.agents:publish"
 
 OF_NOBODY = {
+    "agent_name": "an agent of the server, which only admins set up",
+    "server_name": "an MCP server, likewise",
     "n": "a place in what the path names before it",
     "outcome_id": "a question of the run that the path names before it",
     "input_id": "a question of the run that the path names before it",

@@ -129,6 +129,8 @@ async def things_of(api: Native) -> dict[str, str]:
         "n": "1",
         "approval_id": "apr_1",
         "grant_id": "grt_1",
+        "agent_name": "no-agent",
+        "server_name": "no-server",
         "account_id": "user_1",
         "group_id": "grp_1",
         "key_id": "key_1",
@@ -205,6 +207,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "endpoint": "https://192.0.2.1/push",
         "keys": {"p256dh": "AAAA", "auth": "AAAA"},
         "url": "https://93.184.215.14/hook",
+        "tool": "add",
     }
     fields = [field for field in msgspec.structs.fields(endpoint.takes) if field.required]
     body = {field.encode_name: values[field.encode_name] for field in fields}

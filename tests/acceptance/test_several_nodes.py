@@ -579,3 +579,30 @@ async def _not(is_so: Awaitable[bool]) -> bool:
 
 async def _none(found: Awaitable[list[Any]]) -> bool:
     return not await found
+
+
+@requirement("managed.agents", "nodes.settings")
+async def test_an_agent_that_is_set_up_through_one_node_answers_on_the_other():
+    """Whichever node a client reaches, the agent is there, with the same tools; and gone when it was removed."""
+    async with Upstream(answer("42")) as up, nodes(up, **SHARED) as (one, two):
+        agent = {"name": "helper", "model": "up/a", "tools": ["files", "mcp:away"]}
+        server = {"name": "away", "url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": "secret-4b1d8c"}}
+        added = [
+            (await one.client.post(path, body)).status for path, body in (("/api/mcp", server), ("/api/agents", agent))
+        ]
+
+        async def is_there() -> bool:
+            return "agent/helper" in await (await two.client.get("/v1/models")).text()
+
+        await until(is_there)
+        shown = await (await two.client.get("/api/mcp")).text()
+        removed = (await two.client.request("DELETE", "/api/agents/helper")).status
+
+        async def is_gone() -> bool:
+            return "agent/helper" not in await (await one.client.get("/v1/models")).text()
+
+        await until(is_gone)
+
+    assert ([201, 201], 204) == (added, removed)
+    assert "away" in shown
+    assert "secret-4b1d8c" not in shown

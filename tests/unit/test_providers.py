@@ -123,7 +123,7 @@ async def test_a_name_with_a_provider_that_is_not_there_is_not_sent_to_another_o
 async def test_an_added_provider_answers_for_bare_names_that_no_real_one_has(real):
     """An agent is asked by its bare name, unless a model is called the same."""
     agents, providers = Offering("agent", ["m", "helper"]), Providers([real])
-    providers.add(agents)
+    providers.set_added([agents])
 
     assert (agents, "helper") == (await providers.find("helper"))[:2]
     assert (real, "m") == (await providers.find("m"))[:2]

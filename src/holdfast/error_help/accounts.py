@@ -257,6 +257,23 @@ ACCOUNT_ERRORS = (
         "Ask an admin for the right, or use another key.",
     ),
     ErrorHelp(
+        "programs_refused",
+        "403",
+        "the caller may not set up what starts programs on the server's machine",
+        "An MCP server with a command and an agent with a shell have the rights of the server's user. An API key is "
+        "not enough for them, and neither is a connection of another user of the same machine.",
+        "Sign in as an admin and do it in the page, or write it in the settings file.",
+        "41.4",
+    ),
+    ErrorHelp(
+        "in_use",
+        "409",
+        "the name of an agent or MCP server is taken, or agents have the tools of a server that is to be removed",
+        "Agents and MCP servers are found by their names, those of the settings file first.",
+        "Choose another name, or take the server from the agents that the message names.",
+        "41.2",
+    ),
+    ErrorHelp(
         "sign_in_needed",
         "403",
         "the call needs a person who is signed in, and came with a key",

@@ -17,7 +17,7 @@ from ..store import Store
 from .config.settings import Settings
 from .features.accounts.api.feature import AccountsFeature
 from .features.accounts.keys import Keys
-from .features.agents.grants import AgentsFeature
+from .features.agents.feature import EquipmentFeature
 from .features.audit.api import AuditFeature
 from .features.budgets.api import BudgetsFeature
 from .features.chat.feature import ChatFeature
@@ -127,7 +127,8 @@ class HoldfastServer:
         )
         self.settings = SettingsFeature(http.bodies, current, configured, running.models, running.breaks)
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
-        started = [self.accounts, self.settings, AgentsFeature(running.agents, store)]  # in this order
+        agents = EquipmentFeature(http.bodies, running, configured, people.callers.is_fresh)
+        started = [self.accounts, self.settings, agents]  # in this order
         versions = VersionsFeature(http, running, reach, sessions.views)
         context = ContextFeature(http, running, reach, sessions.views)
         chats = [chat, self.responses, sessions, versions, context, presets, schedules, sharing]

@@ -231,24 +231,27 @@ class Providers:
 
     def change(self, providers: Sequence[Provider]) -> None:
         """Replace the providers. One that is left out is closed when the last run that uses it has ended."""
-        before, self.all = self.all, (*providers, *self._added)
-        self._by_name = {provider.name: provider for provider in self.all}
-        self._configured = self._bare_names() | self._full_names()
+        before = self.all
+        self._set((*providers, *self._added))
         for provider in before:
             self._close_unused(provider)
 
-    def add(self, provider: Provider) -> None:
-        """Add a provider after all others, which stays when the others are replaced."""
+    def _set(self, providers: tuple[Provider, ...]) -> None:
+        self.all = providers
+        self._by_name = {provider.name: provider for provider in self.all}
+        self._configured = self._bare_names() | self._full_names()
+
+    def set_added(self, added: Sequence[Provider]) -> None:
+        """Set the providers after all others, which stay when the others are replaced. They have nothing to close."""
         others = self.own
-        self._added = (*self._added, provider)
-        self.change(others)
+        self._added = tuple(added)
+        self._set((*others, *self._added))
 
     def with_added(self, added: Sequence[Provider]) -> Providers:
         """Return the same providers with others that were added."""
         view = Providers(self.own)
         view.aliases = self.aliases
-        for provider in added:
-            view.add(provider)
+        view.set_added(added)
         return view
 
     @property

@@ -27,8 +27,7 @@ class AllowedProviders(Providers):
         self._allows = allows
         offering = [provider for provider in everything.own if _may_offer(provider, allows, limits)]
         super().__init__([_limited(provider, allows) for provider in offering])
-        for agents in everything.added:
-            self.add(agents)
+        self.set_added(everything.added)
         self._originals = {provider.name: provider for provider in everything.all}
         self.aliases = {alias: model for alias, model in everything.aliases.items() if allows(ModelName(model))}
 

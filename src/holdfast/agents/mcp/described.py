@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl, urlsplit
+
 import msgspec
 
 from ...errors import HoldfastError
@@ -47,5 +49,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def _secrets(self) -> list[str]:
-        values = [*self.env.values(), *self.headers.values()]
+        values = [
+            *self.env.values(),
+            *self.headers.values(),
+            *(value for _, value in parse_qsl(urlsplit(self.url).query)),
+        ]
         return [*values, *(value.removeprefix("Bearer ") for value in values)]

@@ -101,6 +101,8 @@ class ToolServer:
         self._is_closed = False
         self._busy = 0
         self._used_at = time.monotonic()
+        self.failure = ""
+        """Why the last attempt to connect has failed; empty if it has not."""
 
     @property
     def is_connected(self) -> bool:
@@ -109,7 +111,7 @@ class ToolServer:
 
     async def tools(self) -> list[McpTool]:
         """Return the allowed tools of the server, under names that every provider accepts."""
-        offered = await self._offered()
+        offered = await self.offered()
         allowed = self.described.tools
         if missing := set(allowed or ()) - {tool.name for tool in offered}:
             logger.warning("MCP server %s has no tool %s", self.described.name, ", ".join(sorted(missing)))
@@ -117,7 +119,7 @@ class ToolServer:
         names = tool_names(self.described.name, [tool.name for tool in tools])
         return [McpTool(self, tool, name) for tool, name in zip(tools, names, strict=True)]
 
-    async def _offered(self) -> list[Any]:
+    async def offered(self) -> list[Any]:
         """Request the list of tools. Each run does so at its start, and notices a dead server before its first call."""
         with self._in_use():
             connection = await self._connected()
@@ -197,10 +199,12 @@ class ToolServer:
         connection: McpConnection = kind.McpConnection(self.described, self._table)
         try:
             await connection.is_ready(CONNECT)
-        except BaseException:
+        except BaseException as error:
+            self.failure = str(error)
             self._wait_longer()
             self._retire(connection)
             raise
+        self.failure = ""
         return connection
 
     def _retire(self, connection: McpConnection) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -23,7 +23,17 @@ from ...errors import BadRequest, HoldfastError, ModelNotFound
 from ...upstreams import Provider, Providers, ProviderState, judged_state
 from ...upstreams.kinds import KindError, Notes, kind_names, kind_of
 from ...upstreams.profiles import ProfileName
-from ..config.settings import AGENT, DISCOVERED, PREFIX, ProviderSettings, Settings, SettingsError, source_name
+from ..config.settings import (
+    AGENT,
+    DISCOVERED,
+    PREFIX,
+    AgentSettings,
+    McpSettings,
+    ProviderSettings,
+    Settings,
+    SettingsError,
+    source_name,
+)
 from ..config.settings_errors import suggestion
 from .discovery import PLACES, Around, around
 from .provider_factory import NEAR, Provided, proxy_name
@@ -99,6 +109,8 @@ class Configured:
         """Returns whether the server needs a key now: then it has users besides the one that started it."""
         self.version = 0
         """A number that grows with each change of the settings."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of the settings."""
         self._given = settings
         self._sources = sources
         self._environ = environ
@@ -138,6 +150,23 @@ class Configured:
     def fallbacks(self) -> Mapping[str, str]:
         """The fallback of each model."""
         return self._given.fallbacks or self._saved.fallbacks
+
+    @property
+    def given(self) -> Settings:
+        """The settings of file and environment."""
+        return self._given
+
+    @property
+    def with_equipment(self) -> Settings:
+        """The settings of file and environment, with the agents and MCP servers of the UI after their own."""
+        given, saved = self._given, self._saved
+        agents, servers = _without(saved.agents, given.agents), _without(saved.mcp, given.mcp)
+        return replace(given, agents=(*given.agents, *agents), mcp=(*given.mcp, *servers))
+
+    def source_of(self, described: AgentSettings | McpSettings) -> SettingSource:
+        """Return the source of an agent or an MCP server."""
+        name = "agents" if isinstance(described, AgentSettings) else "mcp"
+        return _kind(self._sources.get(name, "settings")) if described in getattr(self._given, name) else "ui"
 
     def provider_settings(self, saved: Saved | None = None) -> tuple[ProviderSettings, ...]:
         """Return every provider; those of the settings come first."""
@@ -258,6 +287,14 @@ class Configured:
                 await self._file.save(saved)
             self._use(saved, made)
 
+    async def change_saved(self, change: Callable[[Saved], Saved]) -> None:
+        """Change what the UI has saved. `change` gets the newest, and raises what is wrong."""
+        async with self._changing:
+            await self._apply_news()
+            saved = change(self._saved)
+            await self._file.save(saved)
+            self._use(saved, self._provided.made(self.provider_settings(saved)))
+
     async def seal(self) -> None:
         """Seal settings that were saved in clear, or with an old key, before the server starts."""
         async with self._changing:
@@ -280,6 +317,7 @@ class Configured:
         self._saved = saved
         self.version += 1
         self.providers.change(self._provided.keep(made))
+        self.on_change()
 
     async def reload(self, settings: Settings, sources: Mapping[str, str]) -> None:
         """Apply new settings of file and environment: all, or none if one of them is invalid."""
@@ -298,6 +336,7 @@ class Configured:
             self.version += 1
             self.providers.aliases = settings.aliases
             self.providers.change(self._provided.keep(made))
+            self.on_change()
 
     async def test(self, requested: ProviderChange) -> ProviderState:
         """Request the models of a provider without saving it. Models that are listed by hand are requested too."""
@@ -480,7 +519,10 @@ def _check_dialects(requested: Change) -> None:
             raise BadRequest(f"A provider cannot be added: {error}.", param="providers") from None
 
 
-def _without(described: Sequence[ProviderSettings], others: Sequence[ProviderSettings]) -> tuple[ProviderSettings, ...]:
+Named = TypeVar("Named", ProviderSettings, AgentSettings, McpSettings)
+
+
+def _without(described: Sequence[Named], others: Sequence[Named]) -> tuple[Named, ...]:
     names = {other.name for other in others}
     return tuple(each for each in described if each.name not in names)
 

@@ -1,4 +1,4 @@
-"""The saved settings of the UI. If they contain providers, they are sealed, since providers may have keys."""
+"""The saved settings of the UI. Providers, agents and MCP servers are sealed: they have keys, and may run programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ...errors import HoldfastError
 from ...store.folder import open_file
-from ..config.settings import ProviderSettings, Settings, SettingsError, data_folder
+from ..config.settings import AgentSettings, McpSettings, ProviderSettings, Settings, SettingsError, data_folder
 from ..secrets.key_sources import SecretKeys
 from ..secrets.sealer import CannotUnseal, Sealer
 
@@ -35,10 +35,12 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     title_model: str = ""
     providers: tuple[ProviderSettings, ...] = ()
     fallbacks: dict[str, str] = {}
+    agents: tuple[AgentSettings, ...] = ()
+    mcp: tuple[McpSettings, ...] = ()
 
 
 class KeptSettings(Saved, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings of the UI in a file or a store: sealed as a whole if there are providers, else in clear."""
+    """The settings of the UI in a file or a store: sealed as a whole if there is more than names of models."""
 
     sealed: str = ""
     names: tuple[str, ...] = ()
@@ -47,16 +49,19 @@ class KeptSettings(Saved, frozen=True, kw_only=True, omit_defaults=True):
 
 def to_keep(saved: Saved, sealer: Sealer, name: str) -> KeptSettings:
     """Return settings in the form in which they are stored under a name. Blocks on the disk."""
-    if not saved.providers:
+    if not (saved.providers or saved.agents or saved.mcp):
         return msgspec.convert(saved, KeptSettings, from_attributes=True)
     sealed = sealer.seal(name, msgspec.json.encode(saved))
     return KeptSettings(sealed=b64encode(sealed).decode(), names=tuple(each.name for each in saved.providers))
 
 
 def opened(kept: KeptSettings, sealer: Sealer, name: str) -> Saved:
-    """Return the settings that were stored under a name. Blocks on the disk."""
+    """Return the settings that were stored under a name. Blocks on the disk.
+
+    Agents and MCP servers may start programs: those that no server has sealed are left out.
+    """
     if not kept.sealed:
-        return msgspec.convert(kept, Saved, from_attributes=True)
+        return msgspec.structs.replace(msgspec.convert(kept, Saved, from_attributes=True), agents=(), mcp=())
     try:
         return msgspec.json.decode(sealer.open(name, b64decode(kept.sealed)), type=Saved)
     except CannotUnseal as error:
@@ -67,8 +72,8 @@ def opened(kept: KeptSettings, sealer: Sealer, name: str) -> Saved:
 
 def what_is_sealed(kept: KeptSettings) -> str:
     """Return what is lost with the key, as a phrase."""
-    named = f"the providers {', '.join(kept.names)} and their keys" if kept.names else "providers and their keys"
-    return f"the settings made in the browser, with {named}"
+    named = f"the providers {', '.join(kept.names)}" if kept.names else "providers"
+    return f"the settings made in the browser, with {named} and their keys, agents and MCP servers"
 
 
 class SavedSettings(Protocol):

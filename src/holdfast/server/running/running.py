@@ -23,11 +23,12 @@ from ..features.files.uploads import Uploads
 from ..features.observe.metrics.observers import Observers
 from ..kit.chores import Chores
 from ..live.live_settings import Configured
-from ..sources.agent_factory import agent_users_of, agents_of
+from ..sources.agent_factory import agent_users_of
 from ..sources.agent_users import models_of
 from ..sources.agents import AgentSources
 from ..sources.breaks.on_break import OnBreaks
 from ..sources.chat import ChatSources
+from ..sources.equipment import Equipment
 from ..sources.model_files import ModelFiles
 from ..sources.models import AllowedModels
 from ..sources.patience import Patience
@@ -69,8 +70,8 @@ class Running:
             files=files,
         )
         users = agent_users_of(settings, publish, owners.access)
-        made = agents_of(settings, environ)
-        self.agents = AgentSources(made, self.chats, store, configured.providers, publish, users=users)
+        self.agents = AgentSources({}, self.chats, store, configured.providers, publish, users=users)
+        self.equipment = Equipment(configured, self.agents, self.prices, owners.access, environ)
         self.engine = self.agents.engine = self._engine(settings, observers)
         self.chores = Chores(self.engine.holds)
         self.budgets = Budgets(store, self.engine, owners, self.spending)

@@ -19,6 +19,7 @@ from ...agents.mcp.pool import ToolServers
 from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
+from ...ids import ModelName
 from ...pricing import Price, Prices
 from ..config.settings import AGENT, AgentSettings, McpSettings, Settings, SettingsError, data_folder
 from .agent_users import EVERYONE, AgentUsers, Rights, Users, models_of, published_users
@@ -33,7 +34,13 @@ _SERVER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,23}")
 
 def agents_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, Agent]:
     """Return the agents of the settings, or raise what is wrong with one."""
-    servers = servers_of(settings, environ)
+    return fixed_agents(settings, environ, servers_of(settings, environ))
+
+
+def fixed_agents(
+    settings: Settings, environ: Mapping[str, str], servers: Mapping[str, ToolServers]
+) -> dict[str, Agent]:
+    """Return the agents of the settings, with these MCP servers, or raise what is wrong with one."""
     names = [described.name for described in settings.agents]
     if len(set(names)) < len(names):
         raise SettingsError("Two agents have the same name.")
@@ -73,18 +80,20 @@ def servers_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, Tool
     """Return the MCP servers of the settings, not connected yet."""
     found: dict[str, ToolServers] = {}
     for described in settings.mcp:
-        if not _SERVER_NAME.fullmatch(described.name) or described.name in found:
-            raise SettingsError(
-                f"{described.name!r} is not a valid name for an MCP server, or is used twice. Use at most 24 letters, "
-                "digits and -."
-            )
-        if bool(described.command) == bool(described.url):
-            raise SettingsError(f"MCP server {described.name!r} needs either a command or a url.")
-        found[described.name] = ToolServers(_server_of(described, environ))
+        if described.name in found:
+            raise SettingsError(f"The name {described.name!r} of an MCP server is used twice.")
+        found[described.name] = ToolServers(server_of(described, environ))
     return found
 
 
-def _server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
+def server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
+    """Return the MCP server of a table of the settings, or raise what is wrong with it."""
+    if not _SERVER_NAME.fullmatch(described.name):
+        raise SettingsError(
+            f"{described.name!r} is not a valid name for an MCP server. Use at most 24 letters, digits and -."
+        )
+    if bool(described.command) == bool(described.url):
+        raise SettingsError(f"MCP server {described.name!r} needs either a command or a url.")
     who = f"The MCP server {described.name!r}"
     named = _variables(described.env_from, environ, who)
     key = _variables([described.api_key_env], environ, who) if described.api_key_env else {}
@@ -150,7 +159,7 @@ def make_agent(
             cost=described.max_cost or None,
             approval=described.approval_timeout or None,
         ),
-        price=Prices(settings.prices).of(models_of(settings)[described.name]) or Price(),
+        price=Prices(settings.prices).of(ModelName(settings.aliases.get(described.model, described.model))) or Price(),
         params=described.params,
         on_restart=described.on_restart,
     )

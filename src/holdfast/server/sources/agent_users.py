@@ -13,8 +13,8 @@ from ..config.settings import Settings
 
 EVERYONE = "*"
 Users = tuple[str, ...]
-"""The owners that may use an agent, besides admins and those whose groups grant it. A name stands for the key of the
-settings file with that name."""
+"""The owners and groups that may use an agent, besides admins and those whose groups grant it. A name stands for the
+key of the settings file with that name."""
 
 
 class Rights(Protocol):
@@ -46,20 +46,24 @@ class AgentUsers:
             return False
         if not all(names_agent(limit, agent) for limit in caller.agents):
             return False
-        if any(caller.owner in (user, settings_owner(user)) for user in users) or names_agent(caller.granted, agent):
+        named = (caller.owner, *caller.groups)
+        if any(user in named or caller.owner == settings_owner(user) for user in users):
+            return True
+        if names_agent(caller.granted, agent):
             return True
         model = self._models.get(agent)
         return (EVERYONE in users or caller.admin) and (model is None or caller.may_ask(model))
 
     async def owner_may_use(self, record: RunRecord, agent: str) -> bool:
-        """Return whether the owner of a run may use an agent now. For code without a request.
+        """Return whether the owner of a run may use an agent now. For code without a request."""
+        return self.may_use(await self.require_access(record), agent)
 
-        `AccessEnded` if the owner, or the key that has started the run, has lost all access.
-        """
+    async def require_access(self, record: RunRecord) -> Access:
+        """Return the rights of the owner of a run. `AccessEnded` if it, or the key of the run, has lost all access."""
         payer, access = record.payer, await self._rights(record.owner)
         if access is None or (payer.key and await self._rights(payer.owner or record.owner, payer.key) is None):
             raise AccessEnded
-        return self.may_use(access, agent)
+        return access
 
 
 def published_users(settings: Settings, published: Iterable[str]) -> dict[str, Users]:

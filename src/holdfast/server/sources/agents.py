@@ -15,11 +15,13 @@ import msgspec
 from ...access import Access
 from ...agents.approvals import Desk, DeskReply, Place, Scope
 from ...agents.loop import Agent, AskModel, Messages, Work
+from ...agents.mcp.pool import ToolServers
 from ...agents.processes import ProcessTable
 from ...agents.published import Published, publish
 from ...agents.request import AgentRequest
 from ...agents.tools import HasBeginnings, Tool
 from ...asks import SessionAsk, beginning_of, chat_ask, model_ask
+from ...concurrency.tasks import OwnedTasks
 from ...engine.core import Core
 from ...errors import (
     AccessEnded,
@@ -187,22 +189,39 @@ class AgentSources:
         *,
         users: AgentUsers,
     ) -> None:
-        self.agents = dict(agents)
         self.published = dict(published or {})
-        if both := sorted(self.agents.keys() & self.published.keys()):
-            raise SettingsError(f"Two agents are called {both[0]!r}.")
-        names = [*self.agents, *self.published]
-        self._users = users
         self._chat = chat
         self._store = store
         self._providers = providers
-        if names:
-            providers.add(AgentModels(names, self._facts))
         self._desks: dict[str, Desk] = {}
         self._read: WeakSet[Run] = WeakSet()
         """The runs whose events somebody has read who can be asked."""
+        self._at_work: dict[str, Agent] = {}
+        self._servers: tuple[ToolServers, ...] = ()
+        self._retired: list[ToolServers] = []
+        self._closing = OwnedTasks("the MCP servers")
         self._table = ProcessTable()
         self.engine: Core | None = None
+        self.use(agents, users)
+
+    def use(self, agents: Mapping[str, Agent], users: AgentUsers, servers: Iterable[ToolServers] = ()) -> None:
+        """Set the agents, their users and the MCP servers. A run that goes on keeps those that it began with."""
+        if both := sorted(agents.keys() & self.published.keys()):
+            raise SettingsError(f"Two agents are called {both[0]!r}.")
+        self.agents, self._users = dict(agents), users
+        names = [*agents, *self.published]
+        self._providers.set_added([AgentModels(names, self._facts)] if names else [])
+        before, self._servers = self._servers, tuple(servers)
+        kept = {id(server) for server in self._servers}
+        self._retired += [server for server in before if id(server) not in kept]
+        self._close_retired()
+
+    def _close_retired(self) -> None:
+        """Close the MCP servers that were removed or changed, and that no run has left."""
+        in_use = {id(server) for agent in self._at_work.values() for server in agent.servers}
+        for server in [each for each in self._retired if id(each) not in in_use]:
+            self._retired.remove(server)
+            self._closing.start(server.close())
 
     async def clear_up(self) -> None:
         """End the processes that tools of a killed server have left running."""
@@ -227,8 +246,15 @@ class AgentSources:
         """Refuse a caller that may not use the agent of a run, even if it has started the run."""
         prefix, _, name = record.model.partition("/")
         agent = name if prefix == AGENT else DEFAULT if _has_default(record) else None
-        if self.is_work(record) and agent is not None and not self._users.may_use(caller, agent):
+        if not self.is_work(record) or agent is None or self._is_removed(record):
+            return
+        if not self._users.may_use(caller, agent):
             raise _not_there(record)
+
+    def _is_removed(self, record: RunRecord) -> bool:
+        """Return whether the agent that a run names was removed: its runs go on to their end."""
+        prefix, _, name = record.model.partition("/")
+        return prefix == AGENT and name not in self.agents and name not in self.published
 
     async def may_default(self, model: str, caller: Access) -> bool:
         """Return whether the default model of the settings is one that the caller may use."""
@@ -385,6 +411,16 @@ class AgentSources:
     async def _work(self, run: Run, record: RunRecord, done: Steps | None, used: Usage | None, out: Outlet) -> None:
         agent = await self.find(record)
         await self._check(agent)
+        self._at_work[run.id] = agent
+        try:
+            await self._work_with(agent, run, record, done, used, out)
+        finally:
+            del self._at_work[run.id]
+            self._close_retired()
+
+    async def _work_with(
+        self, agent: Agent, run: Run, record: RunRecord, done: Steps | None, used: Usage | None, out: Outlet
+    ) -> None:
         if names := agent.servers_to_start(record.owner):
             out.emit([Notice("starting_tools", f"Starting the tools of {', '.join(names)}.")])
         agent = await agent.for_owner(record.owner)
@@ -438,7 +474,9 @@ class AgentSources:
         is_named = record.model.partition("/")[0] == AGENT
 
         async def ask(messages: Messages, own: dict[str, Any], out: Outlet) -> None:
-            if is_named:
+            if is_named and self._is_removed(record):
+                await self._users.require_access(record)
+            elif is_named:
                 await self.find(record)  # its owner may have lost it since the last step
             await self._chat.ask(record, agent.model, messages, {**own, **params}, out, by_grant=is_named)
 
@@ -454,8 +492,8 @@ class AgentSources:
 
     async def close(self) -> None:
         """Close the MCP servers."""
-        servers = {id(server): server for agent in self.agents.values() for server in agent.servers}
-        await asyncio.gather(*(server.close() for server in servers.values()))
+        await asyncio.gather(*(server.close() for server in (*self._servers, *self._retired)))
+        await self._closing.wait()
 
     # steering and questions
 
