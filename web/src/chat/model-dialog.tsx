@@ -12,8 +12,6 @@ import { t } from "../words";
 
 interface ModelDialogProps {
   title: string;
-  /** For a place where only models can answer. */
-  isWithoutAgents?: boolean;
   chosen: string | null;
   onChoose: (model: string) => void;
   /** The name of the preset in use, for a place where one can be chosen too. */
@@ -23,14 +21,13 @@ interface ModelDialogProps {
 }
 
 export function ModelDialog(props: ModelDialogProps) {
-  const { title, chosen, onChoose, preset = null, onChoosePreset, onClose, isWithoutAgents = false } = props;
+  const { title, chosen, onChoose, preset = null, onChoosePreset, onClose } = props;
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const list = useElement<HTMLDivElement>();
   const box = useElement<HTMLInputElement>();
   const marked = useRef<string | null>(null); // by the arrows: a list that comes late must not move it
-  const modelsFound = search(text).filter((id) => !isWithoutAgents || !id.startsWith(AGENTS));
-  const found = [...(onChoosePreset ? searchPresets(text, preset) : []), ...modelsFound];
+  const found = [...(onChoosePreset ? searchPresets(text, preset) : []), ...search(text)];
   useLayoutEffect(() => {
     if (!matchMedia("(pointer: coarse)").matches) box.current.focus(); // a keyboard would cover the list
     loadModels();
@@ -113,8 +110,6 @@ export function ModelDialog(props: ModelDialogProps) {
   );
 }
 
-/** How the names of agents begin. */
-const AGENTS = "agent/";
 /** How the list names presets: no provider has a colon in its name. With nothing after it, no preset. */
 const PRESET = "preset:";
 

@@ -9,9 +9,11 @@ import type { Comparison, Pane as PaneInfo } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
+import { w } from "../words/synthesis";
 import { AskBox } from "./ask-box";
 import { Pane } from "./pane";
 import type { OpenComparison } from "./state";
+import { SynthesisPane, Synthesize } from "./synthesis";
 import { isBlind, isVoteOnThese, type Winner } from "./types";
 
 interface BoardProps {
@@ -23,11 +25,12 @@ export function Board({ comparison, info }: BoardProps) {
   const [expanded, setExpanded] = useState<number | null>(null);
   const panes = useElement<HTMLDivElement>();
   const isRunning = comparison.isRunning;
+  const made = info.synthesis;
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       if (document.querySelector("dialog[open], :popover-open")) return; // it closes that first
-      if (comparison.isRunning) comparison.stop();
+      if (comparison.isRunning || comparison.synthesis.value) comparison.stop();
       else setExpanded(null);
     };
     document.addEventListener("keydown", onKey);
@@ -38,11 +41,11 @@ export function Board({ comparison, info }: BoardProps) {
   return (
     <>
       <Prompt info={info} />
-      <PaneTabs info={info} onShow={show} />
+      <PaneTabs comparison={comparison} info={info} onShow={show} />
       <div
         ref={panes}
         class={`panes ${expanded === null ? "" : "is-one"}`}
-        data-count={info.panes.length}
+        data-count={info.panes.length + (made ? 1 : 0)}
         data-status={isRunning ? "running" : info.status}
         tabIndex={0}
         role="group"
@@ -59,6 +62,15 @@ export function Board({ comparison, info }: BoardProps) {
             onExpand={() => setExpanded(expanded === null ? pane.pane : null)}
           />
         ))}
+        {made && (
+          <SynthesisPane
+            comparison={comparison}
+            info={info}
+            made={made}
+            isExpanded={expanded === info.panes.length}
+            onExpand={() => setExpanded(expanded === null ? info.panes.length : null)}
+          />
+        )}
       </div>
       {isRunning ? (
         <KeepGoing comparison={comparison} info={info} />
@@ -66,6 +78,7 @@ export function Board({ comparison, info }: BoardProps) {
         <WhatHappened comparison={comparison} info={info} />
       )}
       {!isRunning && <Vote comparison={comparison} info={info} />}
+      {!isRunning && <Synthesize comparison={comparison} info={info} />}
       <AskBox
         key={info.id}
         label={t().nextPrompt}
@@ -134,25 +147,42 @@ function Prompt({ info }: { info: Comparison }) {
 }
 
 /** On a phone the panes are cards beside one another: these lead to each, and tell how far it is. */
-function PaneTabs({ info, onShow }: { info: Comparison; onShow: (pane: number) => void }) {
+function PaneTabs({ comparison, info, onShow }: BoardProps & { onShow: (pane: number) => void }) {
+  const made = info.synthesis;
+  const asking = [...comparison.live.value].filter(([, run]) => run.version.value >= 0 && run.open.length);
+  const isAsking = new Set(asking.map(([pane]) => pane));
   return (
     <nav class="pane-tabs" aria-label={t().responses}>
       {info.panes.map((pane) => (
-        <button key={pane.pane} type="button" class={`small ${standing(pane)}`} onClick={() => onShow(pane.pane)}>
+        <button
+          key={pane.pane}
+          type="button"
+          class={`small ${isAsking.has(pane.pane) ? "asking" : standing(pane)}`}
+          onClick={() => onShow(pane.pane)}
+        >
           {pane.label}
           <span class="dot" aria-hidden="true" />
-          <span class="sr-only">{toldStanding(pane)}</span>
+          <span class="sr-only">{isAsking.has(pane.pane) ? t().needsApproval : toldStanding(pane)}</span>
         </button>
       ))}
+      {made && (
+        <button type="button" class={`small ${standing(made)}`} onClick={() => onShow(info.panes.length)}>
+          {w().synthesis}
+          <span class="dot" aria-hidden="true" />
+          <span class="sr-only">{toldStanding(made)}</span>
+        </button>
+      )}
     </nav>
   );
 }
 
-function toldStanding({ status, settlement }: PaneInfo): string {
+type Standing = Pick<PaneInfo, "status" | "settlement">;
+
+function toldStanding({ status, settlement }: Standing): string {
   return settlement ? t().outcomes[settlement.outcome] : t().statuses[status];
 }
 
-export function standing({ status, settlement }: PaneInfo): string {
+export function standing({ status, settlement }: Standing): string {
   return status === "settled" ? (settlement?.outcome ?? "settled") : status;
 }
 
@@ -201,7 +231,9 @@ function toldVote(info: Comparison, winner: Winner): string {
 /** Tells a screen reader that panes have ended, and how: never each word of them. */
 function Announcer({ info, isRunning }: { info: Comparison; isRunning: boolean }) {
   const ended = info.panes.filter(({ status }) => status === "settled");
-  const told = ended.map((pane) => `${pane.label}: ${toldStanding(pane)}`).join(", ");
+  const all = ended.map((pane) => `${pane.label}: ${toldStanding(pane)}`);
+  if (info.synthesis) all.push(`${w().synthesis}: ${toldStanding(info.synthesis)}`);
+  const told = all.join(", ");
   return (
     <div class="sr-only" role="status" aria-live="polite">
       {isRunning && !ended.length ? t().allStarted : told}

@@ -1,6 +1,6 @@
 /** The calls of comparisons. */
 import { ApiError, authorization, call, isAway, isSignedOut, Unreachable } from "../api";
-import type { Comparison, ComparisonStreamFrame, ListedComparison, Session } from "../types";
+import type { Comparison, ComparisonStreamFrame, ListedComparison, RunFrame, Session } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
 import type { Scores, Winner } from "./types";
@@ -24,6 +24,7 @@ export const calls = {
   remove: (id: string) => call<void>("DELETE", at(id)),
   detach: (id: string) => call<Comparison>("POST", at(id, "/detach")),
   stop: (id: string) => call<Comparison>("POST", at(id, "/stop")),
+  synthesize: (id: string, model: string) => call<Comparison>("POST", at(id, "/synthesis"), { body: { model } }),
   vote: (id: string, winner: Winner) => call<Comparison>("POST", at(id, "/vote"), { body: { winner } }),
   reveal: (id: string) => call<Comparison>("POST", at(id, "/reveal")),
   continue: (id: string, pane: number) => call<Session>("POST", at(id, `/panes/${pane}/continue`), { body: {} }),
@@ -54,7 +55,16 @@ export function watch(id: string, signal: AbortSignal, take: Take): Promise<void
   return read(at(id, "/events"), { signal }, take);
 }
 
-async function read(path: string, request: RequestInit & { signal: AbortSignal }, take: Take): Promise<void> {
+/** Look on while a run goes on, from its first event. */
+export function follow(runId: string, signal: AbortSignal, take: (event: RunFrame) => void): Promise<void> {
+  return read(`/api/runs/${runId}/events`, { signal }, take);
+}
+
+async function read<Frame>(
+  path: string,
+  request: RequestInit & { signal: AbortSignal },
+  take: (frame: Frame) => void,
+): Promise<void> {
   const headers = { ...authorization(), "content-type": "application/json", accept: "text/event-stream" };
   const response = await fetch(path, { ...request, headers, cache: "no-store" }).catch((error) => {
     if (request.signal.aborted) throw error;

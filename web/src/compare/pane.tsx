@@ -21,6 +21,7 @@ import { ModelDialog } from "../chat/model-dialog";
 import { tellOutcome } from "../chat/outcome";
 import { Tools } from "../chat/tools";
 import { Markdown } from "../markdown/markdown";
+import { Questions } from "../questions";
 import { navigate } from "../router";
 import type { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
@@ -81,7 +82,7 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
           <Icon node={isExpanded ? Minimize2 : Maximize2} size={16} />
         </button>
       </header>
-      <Words pane={pane} live={live} prompts={info.prompts} />
+      <Words said={pane} live={live} prompts={info.prompts} />
       {told && (
         <div class={`outcome ${told.kind}`} role="note">
           {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
@@ -96,14 +97,16 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
 }
 
 /** The words of a pane; the end of what is being said stays in sight, unless its reader has scrolled up. */
-function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; prompts: Content[] }) {
+type Said = Pick<PaneInfo, "label" | "status" | "text" | "reasoning" | "earlier" | "pictures">;
+
+export function Words({ said, live, prompts }: { said: Said; live: LiveRun | null; prompts: Content[] }) {
   const version = live?.version.value ?? 0;
   const place = useElement<HTMLDivElement>();
   const isAtEnd = useRef(true);
-  const isGoingOn = pane.status === "running";
-  const text = live?.text ?? pane.text ?? "";
-  const reasoning = live?.reasoning || pane.reasoning || "";
-  const pictures = live?.pictures ?? pane.pictures ?? [];
+  const isGoingOn = said.status === "running";
+  const text = live?.text ?? said.text ?? "";
+  const reasoning = live?.reasoning || said.reasoning || "";
+  const pictures = live?.pictures ?? said.pictures ?? [];
   const isSilent = isGoingOn && !text && !reasoning && !live?.tools.length && !pictures.length;
   useEffect(() => {
     if (isGoingOn && isAtEnd.current) place.current.scrollTop = place.current.scrollHeight;
@@ -119,15 +122,18 @@ function Words({ pane, live, prompts }: { pane: PaneInfo; live: LiveRun | null; 
       onScroll={onScroll}
       tabIndex={0}
       role="region"
-      aria-label={t().responseTextOf(pane.label)}
+      aria-label={t().responseTextOf(said.label)}
     >
-      <EarlierAnswers earlier={pane.earlier ?? []} prompts={prompts} />
+      <EarlierAnswers earlier={said.earlier ?? []} prompts={prompts} />
       {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
-      {live && <Tools tools={live.tools} isGoingOn={isGoingOn} />}
+      {live && (
+        <Tools tools={live.tools} isGoingOn={isGoingOn} waiting={new Set(live.open.map(({ asked }) => asked.call))} />
+      )}
       <Markdown text={text} isStreaming={isGoingOn} />
       {pictures.length > 0 && <Later load={PICTURES} urls={pictures} session={null} />}
+      {live && isGoingOn && <Questions live={live} isTemporary />}
       {isSilent && <Waiting notices={live?.notices ?? []} />}
-      {pane.status === "waiting" && <p class="note">{t().waitingForPrevious}</p>}
+      {said.status === "waiting" && <p class="note">{t().waitingForPrevious}</p>}
     </div>
   );
 }
@@ -180,7 +186,7 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
         aria-label={t().stopPane(pane.label)}
         title={t().stopThis}
         disabled={pane.status === "waiting"}
-        onClick={() => comparison.stopPane(pane)}
+        onClick={() => comparison.stopRun(pane.run_id)}
       >
         <Icon node={Square} size={16} />
       </button>
@@ -214,7 +220,6 @@ function Actions({ comparison, info, pane, text }: ActionsProps) {
       </Menu>
       {isSwapping && (
         <ModelDialog
-          isWithoutAgents
           title={t().changeModelOf(pane.label)}
           chosen={pane.model}
           onChoose={(model) => comparison.swap(pane.pane, model)}

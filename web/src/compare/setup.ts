@@ -11,9 +11,11 @@ interface Setup {
   order: "parallel" | "sequential";
   kind: string;
   system: string;
+  /** The model that makes one answer of all; empty until one was chosen. */
+  synthesis: string;
 }
 
-const BLANK: Setup = { models: [], blind: true, order: "parallel", kind: "", system: "" };
+const BLANK: Setup = { models: [], blind: true, order: "parallel", kind: "", system: "", synthesis: "" };
 
 export const setup = signal<Setup>(read());
 

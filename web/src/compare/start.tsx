@@ -78,7 +78,6 @@ function Chosen() {
       <p class="note">{toldOfModels(chosen)}</p>
       {at !== null && (
         <ModelDialog
-          isWithoutAgents
           title={at < chosen.length ? t().changeModel : t().addModel}
           chosen={chosen[at] ?? (at === 0 ? modelForNew.value : null)}
           onChoose={choose}

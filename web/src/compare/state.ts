@@ -11,7 +11,7 @@ import { navigate, place } from "../router";
 import { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
 import type { Comparison, ComparisonStreamFrame, Content, PaneFrame, Pane as PaneInfo, Settlement } from "../types";
-import { calls, stream, streams, watch } from "./calls";
+import { calls, follow, stream, streams, watch } from "./calls";
 import type { Asked, Winner } from "./types";
 
 const LOOK_AGAIN = 1_000;
@@ -22,6 +22,8 @@ const LINGER = 10;
 export class OpenComparison {
   readonly info = signal<Comparison | null>(null);
   readonly live = signal<ReadonlyMap<number, LiveRun>>(new Map());
+  /** The synthesis that is being written. */
+  readonly synthesis = signal<LiveRun | null>(null);
   readonly problem = signal("");
   /** This page holds the connection that the panes live by. */
   readonly isOurs = signal(false);
@@ -54,6 +56,7 @@ export class OpenComparison {
     try {
       this.info.value = await calls.get(this.#made);
       if (this.info.value.status === "running") this.#watch();
+      this.#followSynthesis();
     } catch (error) {
       this.problem.value = (error as Error).message;
     }
@@ -86,11 +89,17 @@ export class OpenComparison {
   }
 
   async stop(): Promise<void> {
-    if (this.id && this.isRunning) await this.#replace(calls.stop(this.id));
+    if (this.id && (this.isRunning || this.synthesis.value)) await this.#replace(calls.stop(this.id));
   }
 
-  async stopPane(pane: PaneInfo): Promise<void> {
-    if (pane.run_id) await api.stop(pane.run_id).catch(complain);
+  async stopRun(id: string | null): Promise<void> {
+    if (id) await api.stop(id).catch(complain);
+  }
+
+  /** Let a model make one answer of those of the panes. */
+  async synthesize(model: string): Promise<void> {
+    await this.#replace(calls.synthesize(this.#made, model));
+    this.#followSynthesis();
   }
 
   vote(winner: Winner): Promise<void> {
@@ -115,6 +124,23 @@ export class OpenComparison {
         const isDue = number === this.#asked && !this.#abort.signal.aborted && this.info.value?.status === "running";
         if (isDue) setTimeout(() => open.value === this && this.load(), LOOK_AGAIN);
       });
+  }
+
+  /** Follow the synthesis to its end. Where the connection breaks, look again a little later. */
+  async #followSynthesis(): Promise<void> {
+    const made = this.info.value?.synthesis;
+    if (made?.status !== "running" || this.synthesis.value?.id === made.run_id) return;
+    const run = new LiveRun(made.run_id, made.run_id, null, made.model);
+    this.synthesis.value = run;
+    await follow(made.run_id, this.#abort.signal, (event) => run.take(event)).catch(() => {});
+    if (this.#abort.signal.aborted || this.synthesis.value !== run) return;
+    const after = await calls.get(this.#made).catch(() => null);
+    const info = this.info.value;
+    batch(() => {
+      if (after && info) this.info.value = { ...info, synthesis: after.synthesis };
+      this.synthesis.value = null;
+    });
+    if (!after || after.synthesis?.status === "running") setTimeout(() => this.#followSynthesis(), LOOK_AGAIN);
   }
 
   async #replace(asked: Promise<Comparison>): Promise<void> {
@@ -167,9 +193,10 @@ export class OpenComparison {
   }
 
   #settled(comparison: Comparison): void {
+    const withTools = [...this.live.value].filter(([, run]) => run.tools.length); // which the comparison does not have
     batch(() => {
       this.info.value = comparison;
-      this.live.value = new Map();
+      this.live.value = new Map(withTools);
       this.isOurs.value = false;
     });
   }

@@ -3,13 +3,12 @@ import { ShieldQuestion } from "lucide";
 import { useState } from "preact/hooks";
 import { CallView } from "../chat/call-view";
 import { visible } from "../chat/whole-call";
-import { act } from "../state/current";
 import type { ApprovalRequestedEvent } from "../types";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { filled } from "../words/filled";
 import { q } from "../words/questions";
-import { type ApprovalScope, type Decision, decide as send } from "./calls";
+import { type ApprovalScope, type Decision, decide as send, tell } from "./calls";
 import { EditCall } from "./edit";
 import { useWholeCall } from "./whole";
 
@@ -27,7 +26,7 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
   const { call, isSeen, look } = useWholeCall();
   const answer = async (decision: Decision) => {
     setSent(true);
-    await act(() => send(runId, approval.id, decision));
+    await tell(send(runId, approval.id, decision));
     setSent(false);
   };
   const { beginning } = approval;

@@ -1,5 +1,7 @@
 /** The answers of a person to what a run asks. */
-import { call } from "../api";
+import { ApiError, call } from "../api";
+import { current } from "../state/current";
+import { complain } from "../state/toasts";
 import type { Run } from "../types";
 
 export type ApprovalScope = "once" | "session" | "always";
@@ -26,3 +28,13 @@ export const decideOutcome = (runId: string, outcome: string, body: { decision: 
 
 export const fillIn = (runId: string, input: string, body: { decision: FormDecision; content: object }) =>
   call<Run>("POST", `/api/runs/${runId}/inputs/${input}`, { body });
+
+/** Send an answer, from a chat or from a pane. If the question is no longer open, the chat is read again. */
+export async function tell(send: Promise<unknown>): Promise<void> {
+  try {
+    await send;
+  } catch (error) {
+    complain(error);
+    if (error instanceof ApiError && (error.status === 409 || error.status === 404)) current.value?.load();
+  }
+}

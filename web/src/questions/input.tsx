@@ -2,12 +2,12 @@
 import { MessageCircleQuestion } from "lucide";
 import { useState } from "preact/hooks";
 import { visible } from "../chat/whole-call";
-import { act } from "../state/current";
+
 import type { InputRequestedEvent } from "../types";
 import { Icon } from "../ui/icon";
 import { filled } from "../words/filled";
 import { q } from "../words/questions";
-import { type FormDecision, fillIn } from "./calls";
+import { type FormDecision, fillIn, tell } from "./calls";
 import { type Content, Field, type Filled, filledIn, startOf } from "./fields";
 
 export function InputCard({ input, runId }: { input: InputRequestedEvent; runId: string }) {
@@ -15,7 +15,7 @@ export function InputCard({ input, runId }: { input: InputRequestedEvent; runId:
   const [given, setGiven] = useState<Filled>(() => startOf(input.fields));
   const decide = async (decision: FormDecision, content: Content = {}) => {
     setSent(true);
-    await act(() => fillIn(runId, input.id, { decision, content }));
+    await tell(fillIn(runId, input.id, { decision, content }));
     setSent(false);
   };
   const message = visible(input.message);

@@ -3,14 +3,13 @@ import { CircleHelp } from "lucide";
 import { useState } from "preact/hooks";
 import { CallView } from "../chat/call-view";
 import { visible } from "../chat/whole-call";
-import { act } from "../state/current";
 import type { OutcomeRequestedEvent } from "../types";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { moment } from "../words/count";
 import { filled } from "../words/filled";
 import { q } from "../words/questions";
-import { decideOutcome, type OutcomeDecision } from "./calls";
+import { decideOutcome, type OutcomeDecision, tell } from "./calls";
 import { useWholeCall } from "./whole";
 
 export function OutcomeCard({ outcome, runId }: { outcome: OutcomeRequestedEvent; runId: string }) {
@@ -18,7 +17,7 @@ export function OutcomeCard({ outcome, runId }: { outcome: OutcomeRequestedEvent
   const { call, isSeen, look } = useWholeCall();
   const decide = async (decision: OutcomeDecision) => {
     setSent(true);
-    await act(() => decideOutcome(runId, outcome.id, { decision }));
+    await tell(decideOutcome(runId, outcome.id, { decision }));
     setSent(false);
   };
   const tool = visible(outcome.tool);
