@@ -25,7 +25,7 @@ NOT_LATE = 300.0
 AHEAD = 60.0
 """Seconds by which the clock may be behind the last decision before it counts as having been set back."""
 MOST_MADE_UP = 24
-"""Maximum number of missed occurrences that are made up at once. Earlier ones are left out."""
+"""Maximum number of occurrences that start at once, in time or made up. Earlier ones are left out."""
 MOST_HISTORY = 100
 """Number of occurrences that a schedule remembers."""
 
@@ -166,10 +166,10 @@ def decided(schedule: Schedule, now: float, new_session: Callable[[], str]) -> S
 
 def _occurrences(plan: Plan, times: Sequence[float], now: float, new_session: Callable[[], str]) -> list[Occurrence]:
     """Return what is made of the times that are due: a run each, one for all, or none."""
-    in_time = times[-1:] if times and now - times[-1] <= NOT_LATE else []
+    in_time = [at for at in times if now - at <= NOT_LATE][-MOST_MADE_UP:]
     missed = list(times[: len(times) - len(in_time)])
     if plan.missed == "all":
-        made_up = missed[-MOST_MADE_UP:]
+        made_up = missed[max(0, len(missed) + len(in_time) - MOST_MADE_UP) :]
     else:
         made_up = missed[-1:] if plan.missed == "one" and not in_time else []
     left_out = missed[: len(missed) - len(made_up)]
