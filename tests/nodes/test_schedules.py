@@ -17,8 +17,8 @@ from tests.support.native import Native
 from tests.support.postgres import Postgres
 from tests.support.waiting import LONG
 
-SCHEDULES = count(8, 100)
-"""Each is due every second: there are eight, or a hundred occurrences in a second."""
+SCHEDULES = count(8, 30)
+"""Each is due every second."""
 CALM = count(3, 14)
 """Seconds between two faults: a history remembers a hundred occurrences."""
 SEED = 20260328
@@ -78,7 +78,7 @@ async def added(all: Cluster) -> list[str]:
 
 async def paused(api: Native, ids: list[str]) -> None:
     """Pause all, and wait until nothing is about to start: what a dead node had begun is found by another."""
-    async with asyncio.timeout(2 * LONG):
+    async with asyncio.timeout(4 * LONG):
         for id in ids:
             while 200 != (await api.client.post(f"/api/schedules/{id}/pause")).status:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)

@@ -108,6 +108,7 @@ class SynthesisJson(TypedDict):
     status: Literal["running", "settled"]
     text: str
     reasoning: str | None
+    pictures: list[str]
     settlement: SettlementJson | None
     cost: float | None
     created_at: str

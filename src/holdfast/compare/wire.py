@@ -75,6 +75,7 @@ def synthesis(made: Synthesis, text: PaneText, cost: float | None, *, is_old: bo
         "status": "running" if text.settlement is None else "settled",
         "text": text.text,
         "reasoning": text.reasoning or None,
+        "pictures": [*text.pictures],
         "settlement": None if text.settlement is None else native.settlement(text.settlement),
         "cost": cost,
         "created_at": native.moment(made.created_at),

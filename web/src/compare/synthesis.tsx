@@ -86,7 +86,7 @@ export function SynthesisPane({ comparison, info, made, isExpanded, onExpand }: 
           <Icon node={isExpanded ? Minimize2 : Maximize2} size={16} />
         </button>
       </header>
-      <Words said={{ ...made, label: w().synthesis, earlier: [], pictures: [] }} live={live} prompts={[]} />
+      <Words said={{ ...made, label: w().synthesis, earlier: [] }} live={live} prompts={[]} />
       {told && (
         <div class={`outcome ${told.kind}`} role="note">
           {told.kind !== "plain" && <Icon node={TriangleAlert} size={16} />}
