@@ -144,6 +144,11 @@ READ_AS = "read_as"
 """The field of a file part that asks for the pages of a PDF as `pictures`."""
 
 
+def are_texts(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether all messages are plain text, as most are: then there are no files to look for."""
+    return not [1 for message in messages if "content" in message and type(message["content"]) is not str]
+
+
 def has_files(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a message has a file as a data URL."""
     return any(_has_file(message) for message in messages)

@@ -101,7 +101,7 @@ class Running:
         chats, agents, spending = self.chats, self.agents, self.spending
         engine = Core(
             self.store,
-            sources=sources_of(agents.or_model(chats), observers.enter, spending.metered),
+            sources=sources_of(agents, chats, observers.enter, spending.metered),
             again=observers.again(spending.metered_again(agents.again_or(chats.again))),
             elsewhere=agents.elsewhere_or(chats.elsewhere),
             limits=limits_of(settings),
@@ -145,7 +145,8 @@ def _observing(spending: Spending, observers: Observers) -> Callable[[Run], None
 
 
 def sources_of(
-    made: Callable[[Run], Source],
+    agents: AgentSources,
+    chats: ChatSources,
     enter: Callable[[RunRecord], None],
     metered: Callable[[Run, Source], Source],
 ) -> Callable[[Run], Source]:
@@ -153,7 +154,7 @@ def sources_of(
 
     def source(run: Run) -> Source:
         enter(run.record)
-        return metered(run, made(run))
+        return metered(run, agents(run) if agents.is_work(run.record) else chats(run))
 
     return source
 

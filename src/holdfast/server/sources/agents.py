@@ -278,7 +278,9 @@ class AgentSources:
 
     def is_work(self, record: RunRecord) -> bool:
         """Return whether an agent works on a run, also in a pane or a batch. A pane that hides its model is none."""
-        return self.kind_of(record.model, record.kind) == AGENT
+        if record.kind == AGENT:
+            return True
+        return record.kind in ("pane", "batch") and self.kind_of(record.model) == AGENT
 
     async def _published(self, record: RunRecord) -> Published:
         """Return the published agent of a run. Its owner may have lost the right to use it."""
@@ -311,9 +313,10 @@ class AgentSources:
 
     async def check(self, record: RunRecord) -> None:
         """Refuse a run whose model lacks what its agent needs, or whose agent cannot do what is asked."""
-        if self.is_work(record):
-            _params(record)
-        if self.is_work(record) and not self._is_published(record):
+        if not self.is_work(record):
+            return
+        _params(record)
+        if not self._is_published(record):
             await self._check(await self.find(record))
 
     async def _check(self, agent: Agent) -> None:
@@ -334,10 +337,6 @@ class AgentSources:
         if is_compaction(run.record):
             return partial(self._summarise, run.record)
         return partial(self._work_anew, run)
-
-    def or_model(self, model: Callable[[Run], Source]) -> Callable[[Run], Source]:
-        """Return the function that makes the source of a run: the work of an agent, or the answer of a model."""
-        return lambda run: (self if self.is_work(run.record) else model)(run)
 
     async def in_pane(self, record: RunRecord, model: ModelName, out: Outlet) -> None:
         """Let an agent answer in a pane, whose record may hide it."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ....attachments.kinds import inline_url
-from ....attachments.reading import Inspected
+from ....attachments.reading import Inspected, are_texts
 from ....errors import BadRequest, Conflict, NotFound
 from ....history import Message, Session
 from ....ids import new_id
@@ -92,6 +92,8 @@ class Uploads:
 
     async def brought_in(self, owner: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Do the same with messages in OpenAI's shape, which have no session: other references are refused."""
+        if are_texts(messages):
+            return list(messages)
         contents = [message["content"] for message in messages if "content" in message]
         urls = await self._urls(owner, contents)
         for url in (url for content in contents for url in references_in(content)):

@@ -33,7 +33,7 @@ class TitlesFeature(Feature):
         self._engine, self._store, self._configured = running.engine, running.store, configured
         self._tasks = OwnedTasks("titles")
         self._writer = TitleWriter(running.engine, running.starting, running.owners, running.budgets, configured)
-        observers.listen(begun=lambda _: self._writer.notice(), settled=self._settled)
+        observers.listen(begun=self._writer.notice, settled=self._settled)
 
     async def close(self) -> None:
         """Drop the titles that are not written yet."""
@@ -41,11 +41,13 @@ class TitlesFeature(Feature):
 
     def _settled(self, run: Run) -> None:
         """Begin a title, if the run was the response of a chat."""
-        self._writer.notice()
         record = run.record
-        is_answer = record.session_id is not None and record.kind in ("chat", AGENT) and not is_compaction(record)
+        self._writer.notice(record)
+        if record.session_id is None or not self._configured.title_model:
+            return
+        is_answer = record.kind in ("chat", AGENT) and not is_compaction(record)
         is_whole = isinstance(run.settlement, Completed | Truncated) and bool(run.settlement.text.strip())
-        if is_answer and is_whole and self._configured.title_model and len(self._tasks) < MOST_AT_ONCE:
+        if is_answer and is_whole and len(self._tasks) < MOST_AT_ONCE:
             self._tasks.start(self._title(record))
 
     async def _title(self, record: RunRecord) -> None:

@@ -54,7 +54,7 @@ class TitleWriter:
         self._alone = asyncio.Lock()
         self._moved = asyncio.Event()
 
-    def notice(self) -> None:
+    def notice(self, _: RunRecord) -> None:
         """Look again whether something runs: a run has begun or ended."""
         self._moved.set()
 

@@ -16,6 +16,8 @@ class OnBreaks:
 
     def of(self, found: FoundModel) -> OnBreak | None:
         """Return what the settings say about a model; None if they say nothing."""
+        if not self._chosen:
+            return None
         names = (found.name, f"{found.provider.name}/*", "*")
         return next((self._chosen[name] for name in names if name in self._chosen), None)
 
