@@ -144,7 +144,7 @@ READ_AS = "read_as"
 """The field of a file part that asks for the pages of a PDF as `pictures`."""
 
 
-def are_texts(messages: Sequence[Mapping[str, Any]]) -> bool:
+def have_only_texts(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether all messages are plain text, as most are: then there are no files to look for."""
     return not [1 for message in messages if "content" in message and type(message["content"]) is not str]
 

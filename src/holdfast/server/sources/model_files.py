@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...attachments.reading import Reader, Takes, are_texts, has_drawn, has_files, shown_again
+from ...attachments.reading import Reader, Takes, has_drawn, has_files, have_only_texts, shown_again
 from ...errors import ModelNotFound
 from ...upstreams import Providers
 from ...upstreams.facts import facts_of
@@ -19,12 +19,12 @@ class ModelFiles:
 
     async def check(self, messages: Sequence[dict[str, Any]], model: str | None = None) -> None:
         """Refuse a file that the model cannot read; without a model, one that none can."""
-        if not are_texts(messages) and has_files(messages):
+        if not have_only_texts(messages) and has_files(messages):
             await self._reader.check(messages, await self._takes(model))
 
     async def shown(self, messages: Sequence[dict[str, Any]], model: str) -> list[dict[str, Any]]:
         """Return messages with their files in the form that the model reads."""
-        if are_texts(messages):
+        if have_only_texts(messages):
             return list(messages)
         has_pictures = has_drawn(messages)
         if not has_pictures and not has_files(messages):

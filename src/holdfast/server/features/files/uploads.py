@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ....attachments.kinds import inline_url
-from ....attachments.reading import Inspected, are_texts
+from ....attachments.reading import Inspected, have_only_texts
 from ....errors import BadRequest, Conflict, NotFound
 from ....history import Message, Session
 from ....ids import new_id
@@ -92,7 +92,7 @@ class Uploads:
 
     async def brought_in(self, owner: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Do the same with messages in OpenAI's shape, which have no session: other references are refused."""
-        if are_texts(messages):
+        if have_only_texts(messages):
             return list(messages)
         contents = [message["content"] for message in messages if "content" in message]
         urls = await self._urls(owner, contents)
