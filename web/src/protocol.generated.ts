@@ -532,6 +532,7 @@ export interface Synthesis {
   model: string;
   old: boolean;
   panes: number[];
+  pictures: string[];
   reasoning: string | null;
   run_id: string;
   settlement: Settlement | null;
