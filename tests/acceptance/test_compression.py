@@ -34,7 +34,7 @@ async def imported(client: Client, messages: int, text: str) -> str:
 
 
 @requirement("api.compressed")
-@pytest.mark.parametrize(("messages", "length"), [(20, 200), (2000, 600), (3, 100_000)])
+@pytest.mark.parametrize(("messages", "length"), [(20, 300), (2000, 600), (3, 100_000)])
 async def test_a_session_of_any_length_is_a_tenth_of_its_size_for_a_client_that_takes_gzip(client, messages, length):
     """A long chat is opened over a mobile network, and its JSON repeats itself."""
     path = await imported(client, messages, "All work and no play. " * (length // 22))

@@ -164,7 +164,7 @@ def of_alice(route: Endpoint) -> bool:
 async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     data = tmp_path_factory.mktemp("matrix") if request.param == "one node" else None
     async with Upstream() as up, AsyncExitStack() as stack:
-        up.models["hanging"] = [Headers(), Role(), Delta("secret so far"), Hang()]
+        up.models["hanging"] = [Headers(), Role(), Delta("kumquat so far"), Hang()]
         store: Store = MemoryStore() if data is None else await asyncio.to_thread(open_store, f"sqlite:{data}")
         apps, served = [], []
         for _ in range(3 if data is None else 1):
@@ -289,8 +289,8 @@ async def hers_and_deleted(url: str, key: str) -> tuple[dict[str, str], dict[str
     """Alice's things, and the ids of things like them that she has deleted."""
     async with Client(url, {"authorization": f"Bearer {key}"}) as client:
         hers = await safety_things(Native(client)) | {"token": UNKNOWN["token"]}  # a link is for whoever has it
-        session = await Native(client).new_session(title="a secret that is gone")
-        run = await Native(client).start(session, "a secret", "up/echo:a secret")
+        session = await Native(client).new_session(title="a kumquat that is gone")
+        run = await Native(client).start(session, "a kumquat", "up/echo:a kumquat")
         await Native(client).settled(run)
         assert 204 == (await client.request("DELETE", f"/api/sessions/{session}")).status
     return hers, {"session_id": session, "chat_id": session, "run_id": run}
@@ -360,7 +360,7 @@ async def test_whoever_a_rule_admits_is_let_in(world: World):
     assert [] == faults
 
 
-FOR_ADMINS = {"/api/admin/usage": "the names of models, which say a secret here"}
+FOR_ADMINS = {"/api/admin/usage": "the names of models, which say a kumquat here"}
 """Routes that show admins something of everyone, and what that is."""
 REFUSALS = ("admin_only", "guests_only_read", "scope_missing", "sign_in_needed")
 
@@ -385,7 +385,7 @@ async def walk(world: World, caller: Caller, route: Endpoint) -> list[str]:
         elif of_alice(route) and not (caller.is_alice and kind == "hers") and answer.status not in (400, 404, 405):
             faults.append(f"{where}, expected 404")
         is_for_admins = route.path in FOR_ADMINS and caller.is_admitted(route.who)
-        if not caller.is_alice and not is_for_admins and "secret" in without_ids(world, kind, answer)[2]:
+        if not caller.is_alice and not is_for_admins and "kumquat" in without_ids(world, kind, answer)[2]:
             faults.append(f"{where}: it shows what is hers")
     if caller.is_admitted(route.who) and of_alice(route) and not caller.is_alice:
         faults += differences(route, caller, world, answers)
@@ -405,7 +405,7 @@ def differences(route: Endpoint, caller: Caller, world: World, answers: dict[str
 def without_ids(world: World, kind: str, answer: Answer) -> tuple[int, dict[str, str], str]:
     """Return an answer without the id that was asked for, and without what differs in every answer."""
     text = answer.body.decode(errors="replace")  # an export is no text
-    text = text.replace(error_list_text(), "<error codes>")  # public, and names codes about secrets
+    text = text.replace(error_list_text(), "<error codes>")  # public
     for id in sorted({**world.things["hers"], **world.things[kind]}.values(), key=len, reverse=True):
         text = text.replace(id, "<id>") if len(id) > 4 else text
     headers = {name: value for name, value in answer.headers.items() if name not in ("x-request-id", "content-length")}

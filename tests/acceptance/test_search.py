@@ -107,7 +107,7 @@ async def test_an_unknown_parameter_is_refused_with_the_known_ones(api: Native, 
     error = (await response.json())["error"]
 
     assert 400 == response.status
-    assert "GET /api/sessions has: before, limit, prefix, query." in error["message"]
+    assert "GET /api/sessions has: archived, before, folder, limit, prefix, query, tag." in error["message"]
     assert error["param"] in ("q", "search", "Query")
 
 

@@ -64,8 +64,9 @@ async def test_a_tool_has_the_harmless_variables_and_those_that_the_settings_nam
     added_by_the_shell = {"PWD", "OLDPWD", "SHLVL", "_"}
 
     assert ("given", os.environ["PATH"], "C.UTF-8") == (seen["WANTED"], seen["PATH"], seen["LC_TIME"])
+    about_the_call = {MARK, "WANTED"} if kind == "mcp" else {MARK, "WANTED", "HOLDFAST_EFFECT_ID"}
     assert (
-        set() == {name for name in seen if not name.startswith("LC_")} - ALLOWED - {MARK, "WANTED"} - added_by_the_shell
+        set() == {name for name in seen if not name.startswith("LC_")} - ALLOWED - about_the_call - added_by_the_shell
     )
     assert "canary" not in output
 

@@ -283,7 +283,7 @@ async def test_a_killed_server_goes_on_with_what_it_can_find_and_says_so_where_i
     llamacpp = entry(up.base_url, "llamacpp", profile="llamacpp")
     async with Server(tmp_path, [llamacpp], config='[on_break]\n"*" = "settle"') as server, server.client() as client:
         api = Native(client)
-        run_id = await api.start(await api.new_session(), "Hi", "llamacpp/m")
+        run_id = await api.start(await api.new_session(on_break="settle"), "Hi", "llamacpp/m")
         await api.shown(run_id, "upon ")
         if known:
             up.named[run_id] = answer("Once upon ", "a time.")

@@ -257,7 +257,7 @@ async def test_run_keeps_no_session_unless_it_is_asked_to(alone):
     with_one = (await alone("sessions", "ls")).out
     runs = (await alone("runs", "ls")).out
 
-    assert ["session\tchanged\ttitle\tstate"] == without.splitlines()
+    assert ["session\tchanged\ttitle\tstate\tfolder\ttags\tarchived"] == without.splitlines()
     assert ["four"] == [line.split("\t")[2] for line in with_one.splitlines()[1:]]
     assert {"one", "two", "three", "four"} == {line.split("\t")[4] for line in runs.splitlines()[1:]}
 

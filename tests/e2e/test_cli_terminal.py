@@ -44,7 +44,16 @@ RUN = {
 ASKED = {**RUN, "settlement": {**SETTLEMENT, "outcome": "completed", "error": None}}
 """A list shows what this run was asked; of the other, why it failed comes first and fills the line."""
 MESSAGE = {"id": EVIL, "role": EVIL, "content": EVIL, "partial": True, "outcome": EVIL}
-SESSION = {"id": EVIL, "title": EVIL, "updated_at": WHEN, "active_run": RUN, "model": EVIL, "messages": [MESSAGE]}
+FILED = {"folder": EVIL, "tags": [EVIL], "archived": True}
+SESSION = {
+    "id": EVIL,
+    "title": EVIL,
+    "updated_at": WHEN,
+    "active_run": RUN,
+    "model": EVIL,
+    "messages": [MESSAGE],
+    **FILED,
+}
 PANE = {"pane": 0, "label": EVIL, "model": EVIL, "settlement": SETTLEMENT, "metrics": None}
 COMPARISON = {"id": EVIL, "panes": [PANE], "revealed": True, "vote": None}
 PROGRESS = {"done": 1, "total": 1, "failed": 1}

@@ -41,7 +41,7 @@ export default function Items({ message, first, session, isBusy, askWhy }: Items
         </MenuItem>
       )}
       {isAnswer && message.model && isOwn && <Votes message={message.id} session={session} askWhy={askWhy} />}
-      {isAnswer && canRead && (
+      {isAnswer && canRead() && (
         <MenuItem
           icon={isRead ? VolumeX : Volume2}
           onClick={() => (isRead ? stopReading() : readAloud(message.id, joinedText([message])))}

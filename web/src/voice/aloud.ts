@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { withoutMarks } from "../markdown/plain";
 
-export const canRead = "speechSynthesis" in window;
+export const canRead = () => "speechSynthesis" in window;
 /** The message that is being read. */
 export const reading = signal<string | null>(null);
 

@@ -7,11 +7,11 @@ import { t } from "../words";
 
 const DICTATION = () => import("./dictation");
 
-export const canDictate = "SpeechRecognition" in window || "webkitSpeechRecognition" in window;
+const canDictate = () => "SpeechRecognition" in window || "webkitSpeechRecognition" in window;
 
 export function Dictate({ onText }: { onText: (text: string) => void }) {
   const [isOn, setOn] = useState(false);
-  if (!canDictate) return null;
+  if (!canDictate()) return null;
   return (
     <>
       <button
