@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from holdfast.server.config.settings import load
 from holdfast.server.sources.agent_factory import servers_of
+from tests.support.pdfs import text_pdf
 from tests.support.programs import JQ
 from tests.support.server import ROOT, Server, clean_environment, provider
 from tests.support.upstream import Upstream
@@ -72,6 +73,7 @@ def of(*languages: str) -> list[Block]:
 NOT_RUN = {
     "docs/agents.md-5": "it needs a run that waits; tests/acceptance/test_approvals.py has one",
     "docs/agents.md-6": "it needs an agent at work; tests/acceptance/test_steer.py has one",
+    "docs/agents.md-8": "it needs a server that was killed; tests/faults/test_effects.py has one",
     "docs/audit.md-3": "its head is an example; tests/acceptance/test_audit.py does the same",
     "docs/cluster.md-1": "it needs PostgreSQL and several machines; tests/e2e/test_nodes.py starts them on one",
     "docs/cluster.md-4": "it needs Docker",
@@ -153,6 +155,8 @@ GIVEN = {
     "holdfast.toml": 'log_level = "error"\n',
     "prompts.jsonl": '{"prompt": "What is 6 times 7?", "expected": "42"}\n',
     "notes.txt": "Some notes.\n",
+    "notes.md": "Some notes.\n",
+    "change.diff": "- one\n+ two\n",
     "package/module.py": "async def agent(request):\n    yield 'hello'\n",
     "my_package/agents.py": "async def travel_agent(request):\n    yield 'hello'\n",
     "models/qwen.gguf": "GGUF",
@@ -207,6 +211,8 @@ async def world(tmp_path_factory) -> AsyncIterator[World]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     shutil.copy(ROOT / "examples" / "own_agent.py", folder)
+    for name in ("paper.pdf", "old.pdf", "new.pdf"):
+        (folder / name).write_bytes(text_pdf("Tides"))
     subprocess.run(["git", "init", "-q", folder], check=True)
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True)
@@ -229,6 +235,7 @@ async def world(tmp_path_factory) -> AsyncIterator[World]:
             }
             world = World(server, folder, env)
             await typed(world, 'holdfast run "Hello" -m scripted/echo', env)
+            await typed(world, "holdfast presets add brief -m scripted/echo --system 'Be brief.'", env)
             yield world
 
 
