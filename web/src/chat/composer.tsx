@@ -142,10 +142,10 @@ export function Composer() {
           />
           <div class="tools-line">
             <AddFile attaching={attaching} />
-            <Dictate onText={(said) => write([text.trimEnd(), said].filter(Boolean).join(" "))} />
             <ModelPicker />
             <ContextGauge />
             <span class="space" />
+            <Dictate onText={(said) => write([text.trimEnd(), said].filter(Boolean).join(" "))} />
             {isRunning && hasSomething && <Ways usual={usualWay} maySteer={maySteer} onSend={send} />}
             {isRunning ? (
               <button type="button" class="round stop" aria-label={t().stop} title={t().stopHint} onClick={stopCurrent}>
