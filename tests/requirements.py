@@ -390,6 +390,9 @@ REQUIREMENTS: dict[str, str] = {
         "What a person has allowed for longer holds for what was said and for nothing else: one chat, a tool, or the "
         "commands that begin with some words. It is listed, and can be revoked."
     ),
+    "agent.workspace": (
+        "A person sees and saves the files that an agent has written for them, and no others; none is run as a page."
+    ),
     "agent.ask-user": (
         "A model may ask its user a question, with choices; the question outlives restarts, and ends in the truth."
     ),

@@ -44,6 +44,7 @@ async def two_owners(tmp_path: Path, settings: dict[str, Any] | None = None, **a
             (result,) = [frame.json() for frame in frames if frame.event == "tool.result"]
             return result["output"], result["is_error"]
 
+        call.url = f"http://127.0.0.1:{world.api.client.port}"  # type: ignore[attr-defined]
         yield call
 
 

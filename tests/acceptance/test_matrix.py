@@ -48,6 +48,7 @@ UNKNOWN = {
     "answer_id": "msg_run_0000000000000000000000",
     "message_id": "msg_0000000000000000000000",
     "approval_id": "apr_0000000000000000000000",
+    "agent": "unknown",
     "outcome_id": "out_0000000000000000000000",
     "input_id": "inp_0000000000000000000000",
     "preset_id": "pre_0000000000000000000000",

@@ -38,6 +38,7 @@ OF_NOBODY = {
     "outcome_id": "a question of the run that the path names before it",
     "input_id": "a question of the run that the path names before it",
     "model": "a model, which has no owner",
+    "agent": "an agent, whose folder is that of whoever asks",
     "name": "a file of the page",
     "id": "an address of the page; the page asks for what it shows by other routes",
     "account_id": "a person, whom only admins can see; tests of accounts walk these routes",

@@ -146,6 +146,7 @@ async def things_of(api: Native) -> dict[str, str]:
         "token": shared["token"],
         "erasure_id": "era_1",
         "outcome_id": "out_1",
+        "agent": "helper",
         "input_id": "inp_1",
         "batch_id": batch,
         "conversation_id": kept["id"],

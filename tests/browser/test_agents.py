@@ -287,6 +287,30 @@ async def test_commands_are_allowed_by_their_beginning_and_listed_with_it(agent)
     await expect(agent.page.locator("[data-grant]")).to_have_count(0)
 
 
+@requirement("agent.workspace")
+@pytest.mark.usefixtures("needs_axe")
+async def test_the_files_of_an_agent_are_browsed_previewed_and_saved(agent):
+    """By the keyboard. A page among them is text; nothing of it is run."""
+    await agent.say('files_write {"path": "out/page.html", "content": "<script>document.title = 1</script>"}\nDone.')
+    await agent.press("Allow once")
+    await agent.sees_ending("completed")
+    await agent.press("Chat actions")
+    await agent.page.get_by_role("menuitem", name="Files of the agent").click()
+    dialog = agent.page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="out").focus()
+    assert [] == await findings(agent)
+    await agent.page.keyboard.press("Enter")
+    await dialog.get_by_role("button", name="page.html").focus()
+    await agent.page.keyboard.press("Enter")
+    await expect(dialog.locator("pre")).to_have_text("<script>document.title = 1</script>")
+    assert [] == await findings(agent)
+    async with agent.page.expect_download() as saved:
+        await dialog.get_by_role("button", name="Save").click()
+    assert "page.html" == (await saved.value).suggested_filename
+    await agent.page.keyboard.press("Escape")
+    await expect(dialog.get_by_role("button", name="page.html")).to_be_visible()
+
+
 @requirement("ui.browser-approvals")
 async def test_a_chat_that_waits_for_approval_says_so_elsewhere_too(agent, new_tab):
     """Its user looks at another chat, or at another tab: in the list it is not simply running."""

@@ -16,9 +16,12 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from ..ids import new_id
+from ..log.storable import storable
 from .tools import FunctionTool, Tool, ToolError, ToolOutput
 from .tools.effects import Effect, NotRun
 
@@ -53,6 +56,22 @@ class _Write(FunctionTool):
         """Return whether a write has happened."""
         path, content = str(effect.arguments["path"]), str(effect.arguments["content"])
         return await asyncio.to_thread(self._files.found, path, content.encode(errors="replace"), effect.since)
+
+
+class FolderEntry(msgspec.Struct, frozen=True):
+    """A file or a folder, as it is listed for people. What is neither can be neither opened nor saved."""
+
+    name: str
+    kind: Literal["file", "folder", "other"]
+    size: int
+    changed_at: float
+
+
+class FolderListing(msgspec.Struct, frozen=True):
+    """What is in a folder; `more` is the number of entries that are left out."""
+
+    entries: tuple[FolderEntry, ...]
+    more: int
 
 
 class Files:
@@ -98,6 +117,25 @@ class Files:
             listed = [_described(name, fd) for name in names[:MOST_LISTED]]
         more = [f"[{len(names) - MOST_LISTED} more]"] if len(names) > MOST_LISTED else []
         return "\n".join([*listed, *more]) or "The folder is empty."
+
+    def entries(self, path: str = "") -> FolderListing:
+        """Return what is in a folder, for people. A folder that no tool has made yet is empty."""
+        if not _names(path, may_be_top=True) and not self._folder.is_dir():
+            return FolderListing((), 0)
+        with self._open(path, _FOLDER) as fd:
+            names = sorted(os.listdir(fd))
+            found = [entry for name in names[:MOST_LISTED] if (entry := _entry(name, fd)) is not None]
+        return FolderListing(tuple(found), max(0, len(names) - MOST_LISTED))
+
+    def load(self, path: str, most: int) -> bytes:
+        """Return the bytes of a file, for people. Raises `ToolError` if it is no file, or has more than `most`."""
+        with self._open(path, _FILE) as fd:
+            _require_file(fd, path)
+            with os.fdopen(os.dup(fd), "rb") as file:
+                data = file.read(most + 1)
+        if len(data) > most:
+            raise ToolError(f"{path!r} has more than {most // 1_000_000} MB.")
+        return data
 
     def search(self, text: str, path: str = ".") -> str:
         """Find lines that contain a text, in all files under a folder. Capital letters do not matter.
@@ -260,6 +298,16 @@ def _described(name: str, folder: int) -> str:
             return f"{name}/"
         return f"{name} ({info.st_size} bytes)" if stat.S_ISREG(info.st_mode) else f"{name} (no file)"
     return f"{name} (gone)"
+
+
+def _entry(name: str, folder: int) -> FolderEntry | None:
+    """Return an entry of a folder; None if it is gone. A link is what it is, not what it leads to."""
+    with contextlib.suppress(OSError):
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind: Literal["file", "folder", "other"]
+        kind = "folder" if stat.S_ISDIR(info.st_mode) else "file" if stat.S_ISREG(info.st_mode) else "other"
+        return FolderEntry(storable(name), kind, info.st_size if kind == "file" else 0, info.st_mtime)
+    return None
 
 
 def _lines(name: str, folder: int) -> list[str] | None:

@@ -44,6 +44,7 @@ from ..prompt import calls_in
 from ..prompt.openai_shape import openai_thoughts, turns_of
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
+from .files import Files
 from .mcp.pool import ToolServers
 from .processes import ProcessTable
 from .time_limit import TimeLimit
@@ -81,6 +82,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     owned: Callable[[str], tuple[Tool, ...]] | None = None
     """Makes the tools of one owner, in place of `tools`, if each owner has a folder."""
+    files: Callable[[str], Files] | None = None
+    """Returns the folder of an owner, if its tools have one."""
     servers: tuple[ToolServers, ...] = ()
     """MCP servers whose tools it also has. They are connected when a run needs them."""
     env: dict[str, str] = {}

@@ -5,6 +5,7 @@ import {
   Ellipsis,
   FileText,
   FolderInput,
+  FolderOpen,
   FoldVertical,
   Pencil,
   Pin,
@@ -30,16 +31,19 @@ import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 
 const SETUP_DIALOG = () => import("./setup-dialog");
+const WORKSPACE = () => import("../workspace/dialog");
 const SHARE_DIALOG = () => import("../shared/share-dialog");
 
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
   const [isRenaming, setRenaming] = useState(false);
   const [isSharing, setSharing] = useState(false);
+  const [isBrowsing, setBrowsing] = useState(false);
   const transcript = current.value?.isTemporary ? null : current.value; // a temporary one has only settings
   if (transcript?.shared.value) return null; // only its owner changes it
   const { system, params } = current.value?.session.value ?? setupForNew.value;
   const isSetUp = Boolean(system) || Object.keys(params).length > 0;
+  const agent = transcript?.session.value?.model?.split(/^agent\//)[1];
   const isPinned = transcript?.session.value?.pinned ?? false;
   return (
     <>
@@ -89,6 +93,11 @@ export function SessionMenu() {
           <MenuItem icon={FoldVertical} onClick={() => compact(transcript)}>
             {t().compactChat}
           </MenuItem>
+          {agent && (
+            <MenuItem icon={FolderOpen} onClick={() => setBrowsing(true)}>
+              {t().agentFiles}
+            </MenuItem>
+          )}
           <MenuItem icon={FileText} onClick={() => saveAs(transcript.id, "markdown")}>
             {t().exportMarkdown}
           </MenuItem>
@@ -106,6 +115,7 @@ export function SessionMenu() {
       {isSharing && transcript && (
         <Later load={SHARE_DIALOG} session={transcript.id} onClose={() => setSharing(false)} />
       )}
+      {isBrowsing && agent && <Later load={WORKSPACE} agent={agent} onClose={() => setBrowsing(false)} />}
       {isOpen && <Later load={SETUP_DIALOG} onClose={() => setOpen(false)} />}
       {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}
     </>

@@ -1,17 +1,17 @@
-/** A file of a message: its text, as it is, and a way to save it. Nothing of it is ever shown as a page. */
+/** A file: its text, as it is, or its picture, and a way to save it. Nothing of it is ever shown as a page. */
 
 import { Download } from "lucide";
+import { useEffect } from "preact/hooks";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
 import { Shown, useLoaded } from "../ui/loaded";
 import { save } from "../ui/save";
 import { t } from "../words";
-import type { FileOfMessage } from "./attached";
-import { blobOf } from "./blob";
 
 interface PreviewProps {
-  file: FileOfMessage;
-  session: string | null;
+  name: string;
+  /** Its bytes. A browser is told their type by the server. */
+  bytes: () => Promise<Blob>;
   onClose: () => void;
 }
 
@@ -21,16 +21,22 @@ const MOST = 500_000;
 interface Fetched {
   blob: Blob;
   text: string | null;
+  /** The address of a picture, while the preview is open. */
+  picture: string | null;
 }
 
-export default function Preview({ file, session, onClose }: PreviewProps) {
-  const loaded = useLoaded(() => fetched(file, session), file.url);
+export default function Preview({ name, bytes, onClose }: PreviewProps) {
+  const loaded = useLoaded(() => bytes().then(fetched), name);
+  const picture = loaded.state.is === "ready" ? loaded.state.value.picture : null;
+  useEffect(() => (picture ? () => URL.revokeObjectURL(picture) : undefined), [picture]);
   return (
-    <Dialog title={file.name} onClose={onClose} class="file-preview">
+    <Dialog title={name} onClose={onClose} class="file-preview">
       <Shown of={loaded}>
         {({ blob, text }) => (
           <>
-            {text === null ? (
+            {picture ? (
+              <img src={picture} alt={name} />
+            ) : text === null ? (
               <p>{t().noPreview}</p>
             ) : (
               <pre tabIndex={0} dir="auto">
@@ -40,7 +46,7 @@ export default function Preview({ file, session, onClose }: PreviewProps) {
             {text !== null && text.length > MOST && <p>{t().previewCut}</p>}
             <footer>
               <span>{t().fileFacts(blob.size, null, null)}</span>
-              <button type="button" onClick={() => save(file.name, blob)}>
+              <button type="button" onClick={() => save(name, blob)}>
                 <Icon node={Download} size={16} /> {t().saveFile}
               </button>
             </footer>
@@ -51,9 +57,9 @@ export default function Preview({ file, session, onClose }: PreviewProps) {
   );
 }
 
-async function fetched({ url }: FileOfMessage, session: string | null): Promise<Fetched> {
-  const blob = await blobOf(url, session);
-  return { blob, text: await textOf(blob) };
+async function fetched(blob: Blob): Promise<Fetched> {
+  const isPicture = blob.type.startsWith("image/");
+  return { blob, text: await textOf(blob), picture: isPicture ? URL.createObjectURL(blob) : null };
 }
 
 /** The text of a file in UTF-8 or UTF-16; null if it is none. */

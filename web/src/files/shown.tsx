@@ -8,6 +8,7 @@ import { Later } from "../ui/later";
 import { Picture } from "../ui/picture";
 import { t } from "../words";
 import { attachedOf, type FileOfMessage, fileOf, pictureOf } from "./attached";
+import { blobOf } from "./blob";
 
 interface ShownProps {
   content: Content | null;
@@ -43,7 +44,14 @@ export function AttachedFiles({ content, session }: ShownProps) {
           ))}
         </ul>
       )}
-      {open && <Later load={loadPreview} file={open} session={session} onClose={() => setOpen(null)} />}
+      {open && (
+        <Later
+          load={loadPreview}
+          name={open.name}
+          bytes={() => blobOf(open.url, session)}
+          onClose={() => setOpen(null)}
+        />
+      )}
     </>
   );
 }

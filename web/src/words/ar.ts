@@ -91,6 +91,7 @@ export const ar: Words = {
 
   // a chat
   chatActions: "إجراءات المحادثة",
+  agentFiles: "ملفات الوكيل",
   exportMarkdown: "تصدير بصيغة Markdown",
   exportJson: "تصدير بصيغة JSON",
   chatSettings: "إعدادات المحادثة",

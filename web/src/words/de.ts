@@ -92,6 +92,7 @@ export const de: Words = {
 
   // a chat
   chatActions: "Chat-Aktionen",
+  agentFiles: "Dateien des Agenten",
   exportMarkdown: "Als Markdown exportieren",
   exportJson: "Als JSON exportieren",
   chatSettings: "Chat-Einstellungen",

@@ -89,6 +89,7 @@ export const en = {
 
   // a chat
   chatActions: "Chat actions",
+  agentFiles: "Files of the agent",
   exportMarkdown: "Export as Markdown",
   exportJson: "Export as JSON",
   chatSettings: "Chat settings",

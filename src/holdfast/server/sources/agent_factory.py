@@ -130,7 +130,8 @@ def make_agent(
     if missing := [name for name in remote if name not in servers]:
         raise SettingsError(f"Agent {described.name!r}: no [[mcp]] server named {missing[0]!r}.")
     local = [name for name in described.tools if not name.startswith(MCP)]
-    tools_of = _tools_of(described, local, data_folder(settings, environ))
+    folder_of = _folder_of(described, data_folder(settings, environ))
+    tools_of = _tools_of(described, local, folder_of)
     tools = tools_of("")
     known = {tool.name for tool in tools}
     if len(known) < len(tools):
@@ -148,6 +149,7 @@ def make_agent(
         system=described.system,
         tools=tools,
         owned=None if described.folder else tools_of,
+        files=(lambda owner: Files(folder_of(owner))) if {"files", Shell.name} & {*local} else None,
         servers=tuple(servers[name] for name in dict.fromkeys(remote)),
         env=_variables(described.env_from, environ, f"Agent {described.name!r}"),
         approvals=described.approvals,
@@ -165,14 +167,21 @@ def make_agent(
     )
 
 
-def _tools_of(described: AgentSettings, names: Sequence[str], data: pathlib.Path) -> Callable[[str], tuple[Tool, ...]]:
-    """Return the factory of an agent's tools. Each owner has a folder, unless the settings name one."""
+def _folder_of(described: AgentSettings, data: pathlib.Path) -> Callable[[str], pathlib.Path]:
+    """Return the function that names the folder of an owner. All have the same one if the settings name one."""
     shared = pathlib.Path(described.folder).expanduser() if described.folder else None
+    return lambda owner: shared or data / "agents" / described.name / folder_name(owner)
+
+
+def _tools_of(
+    described: AgentSettings, names: Sequence[str], folder_of: Callable[[str], pathlib.Path]
+) -> Callable[[str], tuple[Tool, ...]]:
+    """Return the factory of an agent's tools for each owner."""
     makers = [_maker(name, described) for name in names]
 
     @lru_cache(256)
     def tools_of(owner: str) -> tuple[Tool, ...]:
-        folder = shared or data / "agents" / described.name / folder_name(owner)
+        folder = folder_of(owner)
         return tuple(tool for make in makers for tool in make(folder))
 
     return tools_of

@@ -14,6 +14,7 @@ import msgspec
 
 from ...access import Access
 from ...agents.approvals import Desk, DeskReply, Place, Scope
+from ...agents.files import Files
 from ...agents.loop import Agent, AskModel, Messages, Work
 from ...agents.mcp.pool import ToolServers
 from ...agents.processes import ProcessTable
@@ -28,6 +29,7 @@ from ...errors import (
     BadRequest,
     CannotSteer,
     ModelNotFound,
+    NotFound,
     ProviderRefused,
     RunSettled,
     StaleApproval,
@@ -327,6 +329,13 @@ class AgentSources:
                 param="model",
                 code="tools_unsupported",
             )
+
+    def files(self, caller: Access, name: str) -> Files:
+        """Return the folder of a caller's agent. It does not exist for a caller who may not use the agent."""
+        agent = self.agents.get(name) if self._users.may_use(caller, name) else None
+        if agent is None or agent.files is None:
+            raise NotFound(f"There are no files of an agent {name!r}.")
+        return agent.files(caller.owner)
 
     # sources
 

@@ -17,13 +17,15 @@ from ...kit.caller import owner_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, NoContent
 from ...sources.agents import AgentSources, Grant, grants_in
+from .workspaces import Workspaces
 
 
 class AgentsFeature(Feature):
-    """Agents: the approvals that they have for longer than one call, and what their tools have opened."""
+    """Agents: the approvals that they have for longer than one call, their files, and what their tools have opened."""
 
     def __init__(self, agents: AgentSources, store: Store) -> None:
         self._agents, self._store = agents, store
+        self.inner = (Workspaces(agents),)
 
     async def start(self) -> None:
         """Remove what the tools of a node that is gone have left."""
