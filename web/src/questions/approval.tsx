@@ -101,7 +101,7 @@ export function ApprovalCard({ approval, runId, isTemporary }: CardProps) {
           {beginning && (
             <p class="always">
               <button type="button" class="link" disabled={isLocked} onClick={allowBeginning}>
-                {filled(q().allowBeginning, <code>{visible(beginning)}</code>)}
+                <span>{filled(q().allowBeginning, <code>{visible(beginning)}</code>)}</span>
               </button>
               <small>{q().allowBeginningHint}</small>
             </p>
