@@ -1,1 +1,0 @@
-import{Pr as e,Vn as t}from"./start.js";async function n(n,r){if(n.startsWith(`holdfast-file:`))return await e.picture(r??``,n.slice(t.length));let[i=``,a=``]=n.split(`,`,2),o=Uint8Array.from(atob(a),e=>e.charCodeAt(0));return new Blob([o],{type:i.slice(5).split(`;`)[0]})}export{n as t};
