@@ -44,6 +44,7 @@ from holdfast.runs.run import Run
 from holdfast.runs.shared import Shared
 from holdfast.runs.stored_log import read_back
 from holdfast.runs.watchdog import Watchdog
+from holdfast.server.features.notifications.deliveries import Deliveries
 from holdfast.server.features.schedules.schedules import Schedules
 from holdfast.server.sources.agents import AgentSources
 from holdfast.server.sources.breaks.legs import Legs
@@ -211,6 +212,7 @@ _BESIDE: dict[type, str] = {
     Legs: "legs",
     AgentSources: "agents",
     Schedules: "schedules",
+    Deliveries: "deliveries",
 }
 
 

@@ -16,6 +16,7 @@ from holdfast.errors import ProviderError, SourceStalled
 from holdfast.events import Source, Yielded
 from holdfast.log.log import Log
 from holdfast.runs.run import Run
+from holdfast.server.features.notifications.deliveries import Deliveries, Delivery
 from holdfast.server.features.schedules.model import Schedule
 from holdfast.server.features.schedules.schedules import Schedules
 from holdfast.server.features.schedules.unattended import StartsRuns, UnattendedRun
@@ -24,6 +25,7 @@ from holdfast.server.sources.breaks.legs import LegOutlet, Legs
 from holdfast.server.sources.breaks.seam import PrefillJoint, TurnJoint
 from holdfast.server.sources.chat import ChatSources
 from holdfast.store import RunRecord, Store
+from holdfast.store.documents import Stored
 from holdfast.store.rows import Querying
 from holdfast.store.rows.transactions import Writing
 from holdfast.upstreams import ChatRequest, FoundModel
@@ -299,3 +301,32 @@ class _LastDeviceCounts(Writing):
     def note_reader(self, session_id: str, reader: str, seen: int, told: int) -> Querying[bool]:
         yield from self.forget_reader(reader, 500)
         return (yield from super().note_reader(session_id, reader, seen, told))
+
+
+# what is told
+
+
+@bad(
+    "told-twice",
+    "the end of a run is told by whoever sees it: the one who runs it, and the one who watches it",
+    "a webhook sent from two places",
+    expects="its end was told 2 times",
+    stage=_breaks_off,
+)
+class _TellsTwice(Deliveries):
+    async def deliver(self, stored: Stored[Delivery]) -> None:
+        await super().deliver(stored)
+        await super().deliver(stored)
+
+
+@bad(
+    "told-from-memory",
+    "a delivery is forgotten as soon as it begins, and dies with its server",
+    "a notification that is sent by a background task",
+    expects="nobody was told of its end",
+    stage=_server_dies,
+)
+class _TellsFromMemory(Deliveries):
+    async def deliver(self, stored: Stored[Delivery]) -> None:
+        await self.forget(stored.id)
+        await super().deliver(stored)

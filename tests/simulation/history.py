@@ -140,6 +140,8 @@ class RunFacts:
     views: list[ViewFacts] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     """The processes in which it was submitted or has run."""
+    is_told_of: bool = False
+    """It was started by a request that has promised to tell of its end."""
     occurrence: str = ""
     """The chat that a schedule has made for the occurrence that it was started for."""
 

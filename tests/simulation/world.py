@@ -18,13 +18,18 @@ from holdfast.errors import HoldfastError, OwnerSilent, ResumeGap, RunNotFound, 
 from holdfast.events import AnySettlement, Event, Replay, Settled, Source
 from holdfast.history import Message, Session
 from holdfast.log.log import Log
+from holdfast.nodes.jobs import Jobs
 from holdfast.runs.run import Run
+from holdfast.server.features.notifications.deliveries import Deliveries
+from holdfast.server.features.notifications.people import Persons
 from holdfast.server.features.schedules.schedules import Schedules
 from holdfast.server.sources.agent_users import AgentUsers
 from holdfast.server.sources.agents import AgentSources
 from holdfast.server.sources.breaks.legs import Legs
 from holdfast.server.sources.chat import ChatSources
 from holdfast.server.sources.patience import Patience
+from holdfast.server.starting.room import Room
+from holdfast.server.starting.starting import Starting
 from holdfast.store import Idempotency, RunRecord
 from holdfast.store.rows.transactions import Writing
 from holdfast.upstreams import Providers
@@ -52,6 +57,7 @@ from .scenario import (
 )
 from .store import Connection, Medium, peek
 from .stories import Model, StoryCheck
+from .telling import Pager
 
 CALM = 40.0
 """Virtual seconds after which all faults are over..."""
@@ -81,6 +87,7 @@ class Design:
     replay: dict[str, Replay] = field(default_factory=dict)
     """What the settings of the agent say of its tools, in place of what the tools say."""
     schedules: type[Schedules] = Schedules
+    deliveries: type[Deliveries] = Deliveries
     reason: str = ""
     origin: str = ""
     expects: str = ""
@@ -91,6 +98,10 @@ class Design:
 
 HOLDFAST = Design()
 FALLBACKS = {"turns/m": "keeps/m", "fills/m": "turns/m"}
+
+
+async def _accept(*asked: Any) -> None:
+    """Refuse nothing."""
 
 
 async def _everyone(owner: str, key: str = "") -> Access | None:
@@ -118,6 +129,8 @@ class Server(Process):
         self.chats: ChatSources | None = None
         self.agents: AgentSources | None = None
         self.schedules: Schedules | None = None
+        self.deliveries: Deliveries | None = None
+        self.starting: Starting | None = None
         connection: Any = Connection(world, world.medium, self)
         if world.scenario.has_services:
             self._add_sources(world, connection)
@@ -138,6 +151,28 @@ class Server(Process):
             self.schedules = world.design.schedules(
                 connection, self.engine, Starts(world, self.engine), new_id=world.new_id
             )
+            nobody: Any = None  # no person has chosen to be told of anything
+            self.deliveries = world.design.deliveries(
+                connection,
+                self.engine,
+                [world.pager],  # type: ignore[list-item]
+                Persons(connection, nobody, world.clock),
+                nobody,
+                nobody,
+                new_id=world.new_id,
+            )
+            self.starting = Starting(
+                connection,
+                self.engine,
+                Room(self.engine, [], nobody),
+                find_model=nobody,
+                check_agent=_accept,
+                kind_of=nobody,
+                payer_of=nobody,
+                check_files=_accept,
+                uploads=nobody,
+            )
+            self.starting.told = self.deliveries
 
     def _add_sources(self, world: World, store: Any) -> None:
         """Add what makes the sources of chats and of agents, as a server has it."""
@@ -197,6 +232,7 @@ class World:
         self.servers: list[Server] = []
         self.agents = Witness(self)
         self.planner = Planner(self)
+        self.pager = Pager(self)
         self.readings = [Reading(self, plan) for plan in self.scenario.readers]
         self.over = False
         self.rolled_back = False
@@ -441,17 +477,18 @@ class World:
             self.start_server()
             return
         server.ready = True
-        if server.schedules is not None and self.scenario.schedules:
-            self.loop.spawn(server, self._take_up(server.schedules))
+        for work in (server.schedules, server.deliveries):
+            if work is not None:
+                self.loop.spawn(server, self._take_up(work.jobs))
         for waiting in self._waiting_for_server:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting_for_server.clear()
 
-    async def _take_up(self, schedules: Schedules) -> None:
-        """Take up the schedules that no server has, as one does after its start and from time to time."""
+    async def _take_up(self, jobs: Jobs[Any, Any]) -> None:
+        """Take up the work that no server has, as one does after its start and from time to time."""
         with suppress(ShuttingDown, StoreUnavailable):
-            await schedules.jobs.take_up_all()
+            await jobs.take_up_all()
 
     async def server(self) -> Server:
         """Return a server that accepts connections; a paused one does, too: its kernel is awake."""
@@ -556,22 +593,25 @@ class World:
             self.ask_session(facts.session_id, "replaced", facts.id)
         self.say(f"submit {facts.id} in {facts.session_id}, if busy {plan.if_busy}, key {facts.send.key}")
         try:
-            run = await engine.submit(
-                RunRecord(
-                    id=facts.id,
-                    owner="me",
-                    session_id=facts.session_id,
-                    message_id=facts.message_id,
-                    lifetime=plan.lifetime,  # type: ignore[arg-type]
-                    **_asked(facts),
-                ),
-                _input(facts) if facts.session_id else (),
-                source=self.source_for(facts) if plan.given else None,
-                keep=plan.kept,
-                if_busy=plan.if_busy,  # type: ignore[arg-type]
-                idempotency=Idempotency("me", facts.send.key, "digest") if facts.send.key else None,
-                interrupt=self._hook(facts),
+            record = RunRecord(
+                id=facts.id,
+                owner="me",
+                session_id=facts.session_id,
+                message_id=facts.message_id,
+                lifetime=plan.lifetime,  # type: ignore[arg-type]
+                **_asked(facts),
             )
+            how: dict[str, Any] = {
+                "source": self.source_for(facts) if plan.given else None,
+                "keep": plan.kept,
+                "if_busy": plan.if_busy,
+                "idempotency": Idempotency("me", facts.send.key, "digest") if facts.send.key else None,
+                "interrupt": self._hook(facts),
+            }
+            starting = self.here().starting if plan.story else None
+            facts.is_told_of = starting is not None
+            start = engine.submit if starting is None else starting.start
+            run = await start(record, _input(facts) if facts.session_id else (), **how)
         except asyncio.CancelledError:
             if plan.lifetime == "attached":
                 self.ask(facts, "disconnect")  # its client has gone before it knew of the run
@@ -936,6 +976,7 @@ class World:
         alive = self._alive()
         return (
             not self.medium.sql("SELECT 1 FROM runs WHERE status <> 'settled'")
+            and self.pager.has_waited_for_all()
             and all(server.ready for server in alive)
             and not any(server.engine.held for server in alive)
         )
@@ -986,7 +1027,7 @@ def simulate(
         world.history.violate(str(livelock))
     finally:
         world.over = True
-        violations = world.history.violations + checker.check(world) + [*check_occurrences(world)]
+        violations = world.history.violations + checker.check(world) + [*check_occurrences(world), *world.pager.check()]
         violations += [wrong for reading in world.readings for wrong in reading.check()]
         world.loop.discard()  # also when a time limit ends the test: what is left open would fail another one
     return Outcome(

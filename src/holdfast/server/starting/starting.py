@@ -210,15 +210,22 @@ class Starting:
         return await self._engine.submit(record, input, **how)
 
     async def _told(self, told: Told, record: RunRecord, submit: Callable[[], Awaitable[Run]]) -> Run:
-        """Start a run that others are told of."""
+        """Start a run that others are told of: also of one whose caller leaves before it has heard of it."""
         expected = await told.expect(record)
-        try:
-            run = await submit()
-        except HoldfastError:
-            told.withdraw(expected)
-            raise
-        told.promise(run, expected)
-        return run
+        if not expected:
+            return await submit()
+        started: list[Run] = []
+
+        async def start() -> Run:
+            try:
+                started.append(run := await submit())
+            except HoldfastError:
+                told.withdraw(expected)
+                raise
+            told.promise(run, expected)
+            return run
+
+        return await self._tasks.run(start(), if_left=lambda: self._leave(started))
 
     def _leave(self, started: Sequence[Run]) -> None:
         """Stop a run that was started for a caller who has left, unless it outlives its caller."""

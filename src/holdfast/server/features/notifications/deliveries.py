@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ....concurrency.retry import Backoff
 from ....engine.core import Core
 from ....errors import RunNotFound
-from ....ids import new_id
+from ....ids import NewId, new_id
 from ....nodes.jobs import Jobs, JobWork
 from ....runs.run import Run
 from ....store import RunRecord, Store
@@ -74,11 +74,13 @@ class Deliveries:
         persons: Persons,
         pushes: Pushes,
         posting: Posting,
+        *,
+        new_id: NewId = new_id,
     ) -> None:
         """`listeners` are those of the operator."""
         self._listeners, self._persons, self._pushes, self._posting = listeners, persons, pushes, posting
         self._deliveries = Documents(store, KIND, Delivery, now=engine.now)
-        self._store, self._engine = store, engine
+        self._store, self._engine, self._new_id = store, engine, new_id
         self.jobs: Jobs[Delivery, DeliveryJob] = Jobs(
             KIND, self._deliveries, engine.holds, is_open=lambda _: True, resume=self._resume
         )
@@ -94,7 +96,7 @@ class Deliveries:
         return [await self._expected(record, name) for name in names]
 
     async def _expected(self, record: RunRecord, name: str) -> Stored[Delivery]:
-        id = new_id("hook") if name != PUSH else _push_id(record.id)
+        id = self._new_id("hook") if name != PUSH else _push_id(record.id)
         await self.jobs.reserve(id)
         return await self._deliveries.put(id, Delivery(record.id, name), owner=record.owner)
 
