@@ -173,3 +173,20 @@ async def test_a_fork_behind_a_picture_is_refused_with_the_place_before_it(world
     assert (409, "cannot_fork") == (refused.status, error["code"])
     assert f"after event {at - 1}" in error["message"]
     assert "Here." in (await world.alice.settled((await before.json())["id"]))["text"]
+
+
+@requirement("files.answers")
+async def test_an_answer_with_pictures_that_broke_off_is_not_continued_and_says_why(world: World):
+    """No model could go on in the middle of what it has drawn. What there is stays."""
+    data = a_picture("half")
+    session = await world.alice.new_session()
+    settled = await world.alice.settled(
+        await world.alice.start(session, "Draw.", draws(world, data_url(data), text="Here is", breaks=True))
+    )
+    opened = await world.alice.session(session)
+    body = {"message_id": opened["head_id"]}
+    refused = await world.alice.client.post(f"/api/sessions/{session}/continue", body)
+
+    assert ("failed", "Here is") == (settled["outcome"], settled["text"])
+    assert [{"type": "text", "text": "Here is"}, part(reference(data))] == opened["messages"][-1]["content"]
+    assert (409, True) == (refused.status, "with pictures cannot be continued" in await refused.text())

@@ -124,7 +124,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
         first={first}
         ending={ending}
         isLast={isLast && mayWrite}
-        mayContinue={message.partial && !transcript.isTemporary}
+        mayContinue={message.partial && typeof message.content === "string" && !transcript.isTemporary}
       />
       <Seams legs={parts.flatMap(({ legs }) => legs?.slice(1) ?? [])} />
       <footer>

@@ -255,7 +255,9 @@ def _automatic(text: str) -> Message:
 def _check_can_continue(session: Session, message: Message) -> None:
     if message.id != session.head_id:
         raise StaleView("Only the last answer can be continued. Load the session again.")
-    if message.role != "assistant" or not message.partial or not isinstance(message.content, str):
+    if isinstance(message.content, list) and message.role == "assistant":
+        raise Conflict("An answer with pictures cannot be continued. Regenerate it, or ask for the rest.")
+    if message.role != "assistant" or not message.partial:
         raise Conflict("This message is not a cut-off answer: there is nothing to continue.")
 
 

@@ -63,8 +63,10 @@ async def beginning_from(run: Run, after: int | None, text: str | None) -> Begin
 
 def beginning_with(message: Message, text: str | None) -> Beginning:
     """Return a message's text as the beginning of another answer, or the text that a person has made of it."""
-    if message.role != "assistant" or not isinstance(message.content, str):
+    if message.role != "assistant":
         raise BadRequest("Only an answer of a model can be forked.", param="message_id")
+    if not isinstance(message.content, str):
+        raise CannotFork("This answer has pictures, which no other model can go on with. Fork the chat after it.")
     if message.steps or message.tool_calls:
         raise CannotFork("This answer has tool calls. Fork its run after one of its steps.")
     kept = message.content if text is None else text
