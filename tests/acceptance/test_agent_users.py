@@ -218,6 +218,7 @@ NAMING = {
     "/api/sessions/{session_id}/compact",
     "/api/sessions/{session_id}/messages/{message_id}/fork",
     "/api/runs/{run_id}/fork",
+    "/api/comparisons/{comparison_id}/synthesis",
     "/api/presets",  # asks no model: a chat with the preset does
     "/api/presets/{preset_id}",
     "/api/comparisons",
