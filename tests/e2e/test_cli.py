@@ -286,6 +286,7 @@ async def test_help_can_be_read_on_a_narrow_terminal(alone):
     assert "  -s, --session TEXT\n    Continue this session (id or unique prefix).\n" in shown.out
 
 
+@requirement("cli.drawn")
 async def test_an_answer_on_a_terminal_is_wrapped_and_its_markdown_drawn(shell, up):
     """A pipe gets the answer as it is."""
     text = "A **hash join** reads both sides " + "of the tables " * 8 + "once."
@@ -295,12 +296,29 @@ async def test_an_answer_on_a_terminal_is_wrapped_and_its_markdown_drawn(shell, 
         assert 0 == await terminal.ended()
     piped = await shell("run", "Join", "-m", "up/m")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", terminal.screen)
-    lines = plain.replace("\r", "").strip().splitlines()
+    lines = plain.replace("\r", "").strip().splitlines()[:-1]  # the last one has the figures
 
     assert "\x1b[1mhash" in terminal.screen
     assert text.replace("**", "").split() == " ".join(lines).split()
     assert max(map(len, lines)) <= 80
     assert f"{text}\n" == piped.out
+
+
+@requirement("cli.drawn")
+async def test_figures_follow_a_response_on_a_terminal_and_plain_has_none(shell, up):
+    """Tokens, seconds and the cost; with --plain and in a pipe there is the response alone, as it was written."""
+    up.enqueue(*[answer("**Aye.**")] * 3)
+    async with Terminal(shell, "run", "Join", "-m", "up/m") as terminal:
+        await terminal.shows(" tokens")
+        assert 0 == await terminal.ended()
+    async with Terminal(shell, "run", "Join", "-m", "up/m", "--plain") as plain:
+        await plain.shows("Aye.")
+        assert 0 == await plain.ended()
+    piped = await shell("run", "Join", "-m", "up/m")
+
+    assert re.search(r"[\d,]+ tokens .*· .*[\d.]+ s", re.sub(r"\x1b\[[0-9;]*m", "", terminal.screen))
+    assert "**Aye.**" == plain.screen.strip()
+    assert ("**Aye.**\n", "") == (piped.out, piped.err)
 
 
 async def test_without_arguments_it_shows_help_with_examples(alone):
@@ -640,7 +658,8 @@ async def test_what_a_model_says_cannot_command_the_terminal(shell):
     async with Terminal(shell, "run", "go", "-m", "up/rude") as terminal:
         assert 0 == await terminal.ended()
 
-    assert "]0;owned[31mred\r\n" == terminal.screen
+    assert "]0;owned[31mred" == terminal.screen.partition("\r\n")[0]
+    assert "\x1b]" not in terminal.screen
     assert "\x1b]0;owned\x07\x1b[31mred\n" == (await shell("run", "go", "-m", "up/rude")).out
 
 
@@ -833,7 +852,9 @@ async def test_plain_text_where_no_colour_is_wanted_and_in_pipes(shell, api):
         assert 0 == await terminal.ended()
     piped = await shell("runs", "ls", "-n", "2")
 
-    assert "(thinking) I [b]wonder[/b].\r\n\r\nThe answer.\r\n" == terminal.screen
+    assert re.fullmatch(
+        r"\(thinking\) I \[b\]wonder\[/b\]\.\r\n\r\nThe answer\.\r\n.*\d tokens .*·.* s\r\n", terminal.screen
+    )
     assert ESCAPE not in piped.out + piped.err
     assert re.search(rf"^{run_id}\tfailed\t[^\t]+\tscripted/fail\t", piped.out, re.MULTILINE)
 

@@ -5,6 +5,9 @@ import re
 import pytest
 
 from holdfast.cli.chat.prose import Prose
+from tests.requirements import requirement
+
+pytestmark = requirement("cli.drawn")
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -30,7 +33,7 @@ def drawn(text: str, width: int = 40, styles: bool = True, size: int = 0) -> str
     pieces = [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
     for piece in pieces:
         prose.take(piece)
-    prose.flush()
+    prose.finish()
     return "".join(out)
 
 
@@ -46,7 +49,7 @@ def test_lines_are_cut_between_words(styles):
 
 
 def test_marks_of_markdown_become_styles_and_other_signs_stay():
-    """Code blocks and tables stay as they are."""
+    """Code blocks stay as they are."""
     text = drawn(ANSWER, width=200)
     plain = STYLE.sub("", text)
 
@@ -71,6 +74,51 @@ def test_what_continues_an_item_stands_below_it():
 def test_the_pieces_in_which_it_arrives_change_nothing(size):
     """Tokens end anywhere, within a word and within a mark."""
     assert drawn(ANSWER) == drawn(ANSWER, size=size)
+
+
+TABLE = """| name | what it does | n |
+|:---|---|---:|
+| `alpha` | a **long** text that is wrapped within its cell | 12 |
+| beta | one \\| pipe | 3 |
+"""
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_a_table_is_drawn_once_it_is_complete_and_fits(size):
+    """Its columns are as wide as their cells, and a cell that is too long has several lines."""
+    lines = STYLE.sub("", drawn(f"{TABLE}\nAfter it.", size=size)).splitlines()
+
+    assert [
+        "name    what it does                   n",
+        "─" * 40,
+        "alpha   a long text that is wrapped   12",
+        "        within its cell",
+        "beta    one | pipe                     3",
+        "",
+        "After it.",
+    ] == lines
+
+
+def test_a_table_without_its_end_is_drawn_at_the_end_of_the_text():
+    """A response that was cut off shows all that there is."""
+    cut = STYLE.sub("", drawn(TABLE[:-20]))
+
+    assert "alpha" in cut
+    assert "wrapped" in cut
+
+
+def test_a_row_without_a_rule_is_text():
+    """Not everything that begins with this sign is a table."""
+    assert "| alone\nand on" == drawn("| alone\nand on")
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_a_link_is_shown_with_its_address(size):
+    """A reader sees where it leads; code and brackets that are no link stay."""
+    text = "See [the docs](https://a.example/b_(c)), [a], `[x](y)` and [https://d.example](https://d.example)."
+    shown = STYLE.sub("", drawn(text, width=200, size=size))
+
+    assert "See the docs (https://a.example/b_(c)), [a], [x](y) and https://d.example." == shown
 
 
 def test_without_styles_every_sign_is_kept():

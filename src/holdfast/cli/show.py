@@ -144,6 +144,11 @@ def ago(moment: str | None) -> str:
     return f"{max(seconds, 0)} s ago"
 
 
+def seconds_between(start: str, end: str) -> float:
+    """Return the seconds from one time to another."""
+    return _seconds_since(start) - _seconds_since(end)
+
+
 def _seconds_since(moment: str) -> float:
     then = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00"))
     return (datetime.datetime.now(datetime.UTC) - then).total_seconds()

@@ -8,10 +8,11 @@ import sys
 
 from rich.markup import escape
 
+from ...history import SHORTEST
 from .. import show
 from ..client import Object
 from ..commands import more_about
-from ..screen import visible
+from ..screen import safe, visible
 from .prose import Prose
 
 HELD = 0.2
@@ -21,10 +22,14 @@ WIDEST = 100
 
 
 class Printer:
-    """Prints one run. On a terminal everything but the answer is on separate lines."""
+    """Prints one run. On a terminal everything but the answer is on separate lines.
 
-    def __init__(self, silent: bool) -> None:
-        self._silent = silent
+    With `plain` the answer is as the model has written it, on a terminal too.
+    """
+
+    def __init__(self, silent: bool, *, plain: bool = False) -> None:
+        self._silent, self._is_plain = silent, plain or not show.is_terminal()
+        self._first = self._last = 0.0
         self._thinks = False
         self._noticed = ""
         self._at_line_start = True
@@ -38,6 +43,9 @@ class Printer:
         """Print one event."""
         if self._silent:
             return
+        if event["type"] in _OF_THE_MODEL:
+            self._last = asyncio.get_running_loop().time()
+            self._first = self._first or self._last
         if event["type"] == "text.delta":
             self._stop_aside()
             self._write(event["text"])
@@ -93,14 +101,14 @@ class Printer:
     # the answer, and everything else
 
     def _write(self, text: str) -> None:
-        if show.is_terminal():
+        if not self._is_plain:
             self._prose.take(text)
             self._screen_at_line_start = self._prose.is_at_line_start
             if self._held is not None:
                 self._held.cancel()
             self._held = asyncio.get_running_loop().call_later(HELD, self._show_word)
         else:
-            sys.stdout.write(text)
+            sys.stdout.write(safe(text) if show.is_terminal() else text)
             self._screen_at_line_start = text.endswith("\n")
         sys.stdout.flush()
         self._at_line_start = text.endswith("\n")
@@ -108,6 +116,13 @@ class Printer:
     def _show_word(self) -> None:
         """Print the last word although its end is not known: the model may be silent for long."""
         self._prose.flush()
+        sys.stdout.flush()
+
+    def _finish(self) -> None:
+        """Print all of the answer that is held back."""
+        if not self._is_plain:
+            self._prose.finish()
+            self._screen_at_line_start = self._prose.is_at_line_start
         sys.stdout.flush()
 
     def _think(self, text: str) -> None:
@@ -140,7 +155,7 @@ class Printer:
     def _break_line(self) -> None:
         """Begin a new line on the screen within an answer. A file or pipe gets the answer without this break."""
         if not self._screen_at_line_start and show.is_terminal():
-            self._show_word()
+            self._finish()
             self._prose.break_line()
             show.err.print()
         self._screen_at_line_start = True
@@ -148,11 +163,29 @@ class Printer:
     def _end(self, settled: Object) -> None:
         """End the line. If the run did not complete, print how it ended."""
         self._stop_aside()
+        self._finish()
         if not (self._screen_at_line_start if show.is_terminal() else self._at_line_start):
             self._write("\n")
         if settled["outcome"] != "completed":
             colour = show.MARKS[settled["outcome"]][0]
             show.err.print(f"[{colour}]{settled['outcome'].capitalize()}[/]{escape(_reason(settled))}")
+
+    def print_figures(self, run: Object, currency: str) -> None:
+        """Print what an answer took: tokens, speed as it was seen here, seconds, and cost."""
+        written, figures = self._last - self._first, []
+        match run:
+            case {"settlement": {"usage": {"output_tokens": int(tokens), "source": source}}} if tokens:
+                about = "≈ " if source == "estimated" else ""
+                speed = [f"{about}{tokens / written:.1f} tokens/s"] if written > SHORTEST else []
+                figures = [f"{about}{tokens:,} tokens", *speed]
+        match run:
+            case {"started_at": str(start), "settled_at": str(end)}:
+                figures.append(f"{show.seconds_between(start, end):.1f} s")
+        match run:
+            case {"cost": int() | float() as cost}:
+                figures.append(f"{cost:.4g} {currency}")
+        if figures:
+            self.aside("  ·  ".join(figures))
 
 
 def _columns() -> int:
@@ -165,6 +198,7 @@ def _picture(url: str) -> str:
     return f"{kind}, {len(data) * 3 // 4:,} bytes" if found else visible(url)
 
 
+_OF_THE_MODEL = ("text.delta", "reasoning.delta", "tool.call")
 _DECIDED = {
     "allow": "allowed",
     "deny": "denied",

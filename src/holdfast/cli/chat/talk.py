@@ -54,6 +54,7 @@ While an agent is running, a line that you type is sent to it."""
 def talk_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the model, the session and the tools of an agent."""
     for option in (
+        click.option("--plain", is_flag=True, help="Print responses as they are: no styles, no figures."),
         click.option("--approve", multiple=True, metavar="TOOL,…", help="Auto-approve these tools."),
         click.option(
             "-a",
@@ -141,6 +142,7 @@ async def _run_once(
     system: str | None,
     approve: Sequence[str],
     attach: Sequence[str],
+    plain: bool,
     keep: bool,
     as_json: bool,
     **where: Any,
@@ -157,7 +159,9 @@ async def _run_once(
                 session = await _set_up(api, session, setup)
                 body = {"input": content, **({"model": model} if model else {})}
                 started = await api.call("POST", f"/api/sessions/{session}/runs", body)
-            settled = await follow(api, started, silent=as_json, stop_requested=stop_requested, attendant=attendant)
+            settled = await follow(
+                api, started, silent=as_json, plain=plain, stop_requested=stop_requested, attendant=attendant
+            )
         if as_json:
             finished = await api.call("GET", f"/api/runs/{started['id']}")
             sys.stdout.write(show.as_json(finished))
@@ -227,11 +231,15 @@ async def follow(
     run: Object,
     *,
     silent: bool = False,
+    plain: bool = False,
     stop_requested: asyncio.Event | None = None,
     attendant: Attendant | None = None,
 ) -> Object:
-    """Print a run as it arrives, and return its settlement. Stop the run when `stop_requested` is set."""
-    printer = Printer(silent)
+    """Print a run as it arrives, and return its settlement. Stop the run when `stop_requested` is set.
+
+    On a terminal the figures of a run that began here follow, unless `plain`.
+    """
+    printer = Printer(silent, plain=plain)
     async with contextlib.AsyncExitStack() as meanwhile:
         if stop_requested is not None:
             meanwhile.enter_context(stopped_by(stop_requested, api, f"/api/runs/{run['id']}", "run"))
@@ -249,9 +257,17 @@ async def follow(
             if attendant is not None:
                 attendant.take(event)
             if event["type"] == "run.settled":
+                if show.is_terminal() and not (silent or plain) and attendant is not None:
+                    await _print_figures(api, run["id"], printer)
                 settlement: Object = event["settlement"]
                 return settlement
     raise CallFailed(f"The events of run {run['id']} ended before it did.")
+
+
+async def _print_figures(api: Api, run_id: str, printer: Printer) -> None:
+    run = await api.call("GET", f"/api/runs/{run_id}")
+    has_cost = run.get("cost") is not None
+    printer.print_figures(run, (await api.call("GET", "/api/models"))["currency"] if has_cost else "")
 
 
 def _discard_output() -> None:
@@ -282,6 +298,7 @@ async def _chat(
     system: str | None,
     approve: Sequence[str],
     attach: Sequence[str],
+    plain: bool,
     **where: Any,
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
@@ -289,7 +306,7 @@ async def _chat(
         with ctrl_c.stops() as stop_requested:
             api = await stack.enter_async_context(connect(**where))
             setup = _Setup(model, system, None if preset is None else await preset_named(api, preset))
-            talk = _Talk(api, setup, TerminalPrompt(ctrl_c), Attendant(api, named(approve)))
+            talk = _Talk(api, setup, TerminalPrompt(ctrl_c), Attendant(api, named(approve)), plain)
             talk.files = await attached(api, attach)
             await talk.begin(await _chosen_session(api, session, goes_on=goes_on), stop_requested)
         while (text := await talk.prompt.ask()) is not None and text != "/quit":
@@ -310,12 +327,13 @@ async def _answered(talk: _Talk, text: str, stop_requested: asyncio.Event) -> No
 class _Talk:
     """One conversation in the terminal."""
 
-    def __init__(self, api: Api, setup: _Setup, prompt: TerminalPrompt, attendant: Attendant) -> None:
+    def __init__(self, api: Api, setup: _Setup, prompt: TerminalPrompt, attendant: Attendant, plain: bool) -> None:
         self._api = api
         self._setup = setup
         self._model = setup.model
         self.prompt = prompt
         self.attendant = attendant
+        self._plain = plain
         self.session = ""
         self.files: list[Object] = []
         """What goes with the next message."""
@@ -337,7 +355,9 @@ class _Talk:
             show.note(f"{message['role']}: {show.line(str(message['content']), 200)}")
         if opened["active_run"]:
             beside = self.attendant if self.attendant.is_person else None  # runs of other clients are not stopped
-            await follow(self._api, opened["active_run"], stop_requested=stop_requested, attendant=beside)
+            await follow(
+                self._api, opened["active_run"], plain=self._plain, stop_requested=stop_requested, attendant=beside
+            )
 
     async def send(self, text: str, stop_requested: asyncio.Event) -> None:
         """Send a message, or run a command. `stop_requested` stops the run that it starts."""
@@ -393,7 +413,13 @@ class _Talk:
         return await self._api.call("POST", f"/api/sessions/{self.session}/{how}", body)
 
     async def _follow(self, started: Object) -> None:
-        await follow(self._api, started, stop_requested=self._stop_requested, attendant=self.attendant)
+        await follow(
+            self._api,
+            started,
+            plain=self._plain,
+            stop_requested=self._stop_requested,
+            attendant=self.attendant,
+        )
 
     async def _say(self, text: str) -> None:
         """Send a message, with the files that wait for it. They stay if it is not taken."""
