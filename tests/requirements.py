@@ -837,7 +837,9 @@ REQUIREMENTS: dict[str, str] = {
         "A call can be allowed only when all of it was shown, in the terminal and in the browser, with every invisible "
         "character as an escape."
     ),
-    "cli.drawn": "On a terminal a response is drawn from its Markdown as it arrives, and its figures follow; a pipe gets its text.",
+    "cli.drawn": (
+        "On a terminal a response is drawn from its Markdown as it arrives, with its figures; a pipe has its text."
+    ),
     "cli.client-key": (
         "The command line sends the key of `HOLDFAST_CLIENT_KEY`; a server's own `api_key` goes to the server on its "
         "data folder alone."

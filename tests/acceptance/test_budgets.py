@@ -374,8 +374,8 @@ async def test_usage_is_shown_to_its_owner_and_all_of_it_to_an_admin(world):
     rows = list(csv.DictReader(io.StringIO(table)))
 
     assert [("up/short", 2)] == [(row["model"], row["runs"]) for row in own["usage"]]
-    assert {("ann", 2), ("", 1)} == {(row["person"], row["runs"]) for row in everyone["usage"]}
-    assert {"ann", ""} == {row["person"] for row in rows}
+    assert {("ann", 2), ("ci", 1)} == {(row["person"], row["runs"]) for row in everyone["usage"]}
+    assert {"ann", "ci"} == {row["person"] for row in rows}
     assert {"EUR"} == {row["currency"] for row in rows}
     assert 403 == (await ann.client.get("/api/admin/usage")).status
     for bad in ("by=sin", "since=yesterday", "since=2027-01-01&until=2026-01-01", "format=xml"):

@@ -53,6 +53,19 @@ async def test_a_model_that_can_goes_on_in_the_same_message(world):
     assert {"role": "assistant", "content": "Once upon "} == up.requests[-1].body["messages"][-1]
 
 
+async def test_without_a_model_the_one_that_wrote_the_message_goes_on(world):
+    """Not that of the chat, which would end the message and begin another one."""
+    up, api = world
+    session_id, message_id = await cut_off(up, api, "prefills/m")
+    await api.client.request("PATCH", f"/api/sessions/{session_id}", json={"model": "plain/m"})
+    up.enqueue(answer(" and on."))
+    response = await api.client.post(f"/api/sessions/{session_id}/continue", {"message_id": message_id})
+    await api.settled((await response.json())["id"])
+    messages = (await api.session(session_id))["messages"]
+
+    assert [("user", None), ("assistant", "prefills/m")] == [(each["role"], each["model"]) for each in messages]
+
+
 async def test_another_model_does_not_go_on_in_a_message_that_it_did_not_write(world):
     """A message names one model, and that one has written all of it."""
     up, api = world

@@ -369,10 +369,10 @@ async def test_a_pipe_that_stays_open_is_waited_for_and_told_of(shell):
 @pytest.mark.parametrize(
     ("model", "code", "told"),
     [
-        ("up/end:length", 3, "Truncated: token limit reached. The partial answer was saved."),
+        ("up/end:length", 3, "Truncated: token limit reached. The partial response was saved."),
         ("up/end:cut", 1, "Failed: "),
         ("up/end:empty", 1, "Failed: The model gave no answer."),
-        ("scripted/fail", 1, "Failed: This model fails on purpose. The partial answer was saved."),
+        ("scripted/fail", 1, "Failed: This model fails on purpose. The partial response was saved."),
     ],
 )
 async def test_the_exit_code_tells_how_a_run_ended(shell, model, code, told):
@@ -431,7 +431,7 @@ async def test_ctrl_c_stops_a_run_and_keeps_what_was_said(shell, api, up):
         shown = await ended(process)
 
     assert (4, "\n") == (shown.code, shown.out)
-    assert "Stopped. The partial answer was saved.\nContinue with: holdfast chat -s ses_" in shown.err
+    assert "Stopped. The partial response was saved.\nContinue with: holdfast chat -s ses_" in shown.err
     session = await whole_session(api, shown.err)
     assert [("user", "go"), ("partial", "so far")] == await api.transcript(session)
     await up.requests[-1].wait_closed()
@@ -546,7 +546,7 @@ async def test_ctrl_c_in_chat_stops_the_answer_and_then_only_the_line(shell, api
         await terminal.says("go\r")
         await terminal.shows("so far")
         terminal.type("\x03")
-        await terminal.shows("The partial answer was saved.")
+        await terminal.shows("The partial response was saved.")
         await up.requests[-1].wait_closed()
         await terminal.says("half a li")
         await terminal.shows("half a li")
@@ -694,7 +694,7 @@ async def test_a_run_can_be_stopped_from_another_terminal(shell, api):
 
     assert Ended(0, f"{run_id} stopped by user\n", "") == stopped
     assert (4, "\n") == (followed.code, followed.out)
-    assert "Stopped. The partial answer was saved." in followed.err
+    assert "Stopped. The partial response was saved." in followed.err
 
 
 @requirement("fork.exact", "fork.edited")

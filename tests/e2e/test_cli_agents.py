@@ -430,7 +430,7 @@ async def test_a_budget_says_which_when_it_ends_a_run(shell):
 
     assert 4 == shown.code
     assert re.search(r"The run has used about \d+ tokens; it may use 40\.", shown.err)
-    assert "Stopped: by budget. The partial answer was saved." in shown.err
+    assert "Stopped: by budget. The partial response was saved." in shown.err
 
 
 async def test_running_out_of_steps_says_so(shell):

@@ -127,7 +127,7 @@ async def test_ctrl_c_stops_a_set_and_the_same_command_goes_on_with_it(shell, up
     again = await shell(*command)
 
     assert 0 == again.code, again.err
-    assert f"Continuing {batch_id}: 4 answers so far." in again.err
+    assert f"Continuing {batch_id}: 4 responses so far." in again.err
     assert "up/held\t4\t0\t0\t4/4" in again.out
     assert asked == len([request for request in up.requests if request.model == "a"])
     resumed = await shell("compare", "--resume", batch_id)
@@ -151,7 +151,7 @@ async def test_a_killed_command_with_a_server_of_its_own_goes_on_where_it_was(al
     assert 0 == told.code, told.err
     report = json.loads(told.out)
     assert [40, 40] == [model["outcomes"]["completed"] for model in report["models"]]
-    assert int(re.search(r": (\d+) answers so far", told.err)[1]) > 0
+    assert int(re.search(r": (\d+) responses so far", told.err)[1]) > 0
 
 
 async def test_a_person_sees_a_bar(shell):

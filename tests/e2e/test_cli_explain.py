@@ -1,10 +1,17 @@
 """`holdfast explain`: what an error code means, where no server runs."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import holdfast
+from holdfast.error_help.notices import NOTICES
 from tests.e2e.test_cli import Shell
 from tests.requirements import requirement
 from tests.support.ports import free_port
+
+SOURCE = Path(holdfast.__file__).parent
 
 pytestmark = requirement("ops.error-help")
 
@@ -29,6 +36,21 @@ async def test_without_a_code_all_are_listed(alone):
 
     assert 0 == shown.code
     assert "  upstream_auth " in shown.out
+
+
+async def test_the_code_of_a_notice_is_explained_too(alone):
+    """It stands in the events of a run, beside those of errors."""
+    shown = await alone("explain", "fallback")
+
+    assert (0, "fallback (a notice, no error)") == (shown.code, shown.out.splitlines()[0])
+
+
+def test_every_notice_of_the_code_is_explained():
+    """A new one has its line, and a line without a notice is taken out."""
+    sources = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    used = {code for text in sources for code in re.findall(r'\bNotice\(\s*"(\w+)"', text)}
+
+    assert used == set(NOTICES)
 
 
 async def test_a_misspelt_code_names_the_nearest(alone):

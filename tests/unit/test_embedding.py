@@ -1,9 +1,10 @@
 """The engine as another program uses it: a run by the program's own key, its outcome as a word, who stopped it."""
 
 import asyncio
+import re
 import signal
 import time
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -460,6 +461,26 @@ async def test_a_start_that_is_cancelled_while_it_waits_for_its_key_closes_its_s
 
 
 # a run as a response
+
+
+@pytest.mark.parametrize(
+    ("store", "error", "said"),
+    [(5, TypeError, "`store` is a text such as 'sqlite:./data'"), ("sqlite", ValueError, "use memory:, sqlite:PATH")],
+)
+async def test_a_store_that_is_none_is_refused_with_what_to_write(store: Any, error: type[Exception], said: str):
+    """A bare word would be a folder of that name, and a number an engine that fails later."""
+    with pytest.raises(error, match=re.escape(said)):
+        async with Engine(store):
+            pass
+
+
+@pytest.mark.parametrize("after", [-1, "3", None, 1.5, True])
+async def test_a_position_that_is_none_is_refused(after: Any):
+    """At the call, and not as an error of the log that it is read from."""
+    async with Engine() as engine:
+        run = await engine.start(tale())
+        with pytest.raises(ValueError, match="`after` is the seq of the last event that was seen"):
+            run.read(after=after)
 
 
 @requirement("embed.frames")

@@ -1,4 +1,4 @@
-"""`holdfast explain`: what an error code means, and what to do. It needs no server."""
+"""`holdfast explain`: what the code of an error or a notice means. It needs no server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import difflib
 import click
 
 from ..error_help import ERRORS
+from ..error_help.notices import NOTICES
 from ..error_help.page import error_list_text, error_text
 
 
@@ -24,8 +25,10 @@ def explain_command(code: str | None) -> None:
         click.echo(error_list_text(), nl=False)
     elif code in ERRORS:
         click.echo(error_text(ERRORS[code]), nl=False)
+    elif code in NOTICES:
+        click.echo(f"{code} (a notice, no error)\n{NOTICES[code]}")
     else:
-        near = difflib.get_close_matches(code, ERRORS, 1)
+        near = difflib.get_close_matches(code, [*ERRORS, *NOTICES], 1)
         raise click.ClickException(
             f"There is no error code {code!r}. " + (f"Did you mean {near[0]}?" if near else "See `holdfast explain`.")
         )

@@ -44,6 +44,8 @@ class Engine:
         - `observe`: called once with each run that has settled in this process. It must not block.
         - `drain`: seconds for runs to end by themselves when the engine is closed, before they are stopped.
         """
+        if not (store is None or isinstance(store, str) or callable(getattr(store, "create_run", None))):
+            raise TypeError(f"`store` is a text such as 'sqlite:./data', or a store, not {store!r}")
         self._given, self._limits, self._observe, self._drain = store, limits, observe, drain
         self._core: Core | None = None
         self._opened = AsyncExitStack()

@@ -143,6 +143,8 @@ class Run:
 
     def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
         """Yield every event with a `seq` greater than `after`, then live ones, up to the settlement."""
+        if type(after) is not int or after < 0:
+            raise ValueError(f"`after` is the seq of the last event that was seen, from 0 on, not {after!r}")
         return _read(self.log, after)
 
     async def times(self) -> list[tuple[int, float]]:

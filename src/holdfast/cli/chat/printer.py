@@ -230,7 +230,7 @@ def _reason(settled: Object) -> str:
         case _:
             reason = show.why({"settlement": settled})
     ending = f": {reason.rstrip('.')}." if reason else "."
-    saved = " The partial answer was saved." if settled["partial"] else ""
+    saved = " The partial response was saved." if settled["partial"] else ""
     match settled:
         case {"error": {"code": code}}:
             return f"{ending}{saved}{more_about(code)}"

@@ -37,13 +37,13 @@ HELP = """\
 /models         list the models
 /prompts        list the saved prompts
 /NAME           send the saved prompt of this name
-/retry          regenerate the last answer
-/continue       continue a cut-off answer
+/retry          regenerate the last response
+/continue       continue a cut-off response
 /attach FILE    send a file with the next message
 /compact        let a summary make room in a long chat
 /sessions       list recent chats
 /quit           quit (or Ctrl-D)
-Ctrl-C          stop the answer; it is saved
+Ctrl-C          stop the response; it is saved
 Alt-Enter       new line
 Ctrl-R          search earlier messages
 Ctrl-X Ctrl-E   edit in $EDITOR

@@ -113,7 +113,7 @@ def _body(set_file: str | None, models: tuple[str, ...], how: dict[str, Any]) ->
 async def _begun(api: Api, body: Object) -> Object:
     """Continue the unfinished batch of that name, or start one."""
     if (known := await _unfinished(api, body["name"])) is not None:
-        show.note(f"Continuing {known['id']}: {known['progress']['done']} answers so far.")
+        show.note(f"Continuing {known['id']}: {known['progress']['done']} responses so far.")
         return await _resumed(api, known["id"])
     batch = await api.call("POST", "/api/batches", body)
     show.note(f"{batch['id']}: {batch['prompts']} prompts, {len(batch['models'])} models.")
@@ -213,7 +213,7 @@ async def _write(api: Api, report_data: Object, report: str | None, answers: str
     if answers is not None:
         lines = b"".join(msgspec.json.encode(cell) + b"\n" for cell in cells)
         await asyncio.to_thread(pathlib.Path(answers).write_bytes, lines)
-        show.note(f"{len(cells)} answers written to {answers}")
+        show.note(f"{len(cells)} responses written to {answers}")
     if report is not None:
         drawn = report_page(report_data, cells).encode("utf-8", "replace")
         await asyncio.to_thread(pathlib.Path(report).write_bytes, drawn)

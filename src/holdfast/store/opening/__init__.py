@@ -42,6 +42,8 @@ def open_store(url: str, **options: Any) -> Store:
         return MemoryStore(**options)
     if scheme == "sqlite" and path.startswith("//"):
         raise ValueError("write sqlite:./data (relative) or sqlite:/srv/data (absolute), without //")
+    if url.strip() in ("", "memory", "sqlite", "postgres", "postgresql"):
+        raise ValueError(f"{url!r} names no place: use memory:, sqlite:PATH, postgresql://…, or the path of a folder")
     if scheme == "sqlite" and path:
         return SqliteStore(path, **options)
     if is_postgres(url):

@@ -114,11 +114,14 @@ class BudgetsFeature(Feature):
 
     async def _named(self, rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return rows with names: of people by their owners, and of keys by their ids."""
+        keys = await self._store.list_keys() if {"key", "owner"} & {*by} else []
         if "key" in by:
-            names = {key.id: key.name for key in await self._store.list_keys()}
+            names = {key.id: key.name for key in keys}
             rows = [{**row, "key_name": names.get(row["key"], "")} for row in rows]
         if "owner" in by:
-            people = {owner: await self._person(owner) for owner in {row["owner"] for row in rows}}
+            services = {key.owner: key.name for key in keys if not key.account}
+            owners = {row["owner"] for row in rows}
+            people = {owner: await self._person(owner) or services.get(owner, "") for owner in owners}
             rows = [{**row, "person": people[row["owner"]]} for row in rows]
         if "day" in by:
             rows = [{**row, "day": (EPOCH + timedelta(days=row["day"])).isoformat()} for row in rows]

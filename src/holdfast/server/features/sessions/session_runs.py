@@ -220,7 +220,12 @@ class SessionRunsApi(Feature):
     @Endpoint("POST", "/api/sessions/{session_id}/continue", who=CHAT_SHARED, takes=Regenerate, answers=_START)
     async def continue_answer(self, request: Request) -> ASGIApp:
         """Continue an answer that was cut off: in the same message if the model can, else in a new turn."""
-        return await _about_message(await self._read(request, Regenerate), _continue)
+        ask = await self._read(request, Regenerate)
+        if ask.decoded.model is None and ask.decoded.kind == "chat":
+            messages = await self.store.messages(ask.session.id)
+            own = next((each.model for each in messages if each.id == ask.decoded.message_id and not each.steps), None)
+            ask = replace(ask, decoded=msgspec.structs.replace(ask.decoded, model=own))
+        return await _about_message(ask, _continue)
 
 
 async def _regenerate(ask: _Ask[Regenerate], allowed: AllowedStart, message: Message) -> Run:
