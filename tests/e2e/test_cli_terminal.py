@@ -55,7 +55,7 @@ SESSION = {
     **FILED,
 }
 PANE = {"pane": 0, "label": EVIL, "model": EVIL, "settlement": SETTLEMENT, "metrics": None}
-COMPARISON = {"id": EVIL, "panes": [PANE], "revealed": True, "vote": None}
+COMPARISON = {"id": EVIL, "panes": [PANE], "revealed": True, "vote": None, "synthesis": None}
 PROGRESS = {"done": 1, "total": 1, "failed": 1}
 BATCH = {"id": EVIL, "name": EVIL, "models": [EVIL], "prompts": 1, "progress": PROGRESS, "status": "stopped"}
 SCORED = {

@@ -143,9 +143,7 @@ class Run:
 
     def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
         """Yield every event with a `seq` greater than `after`, then live ones, up to the settlement."""
-        if type(after) is not int or after < 0:
-            raise ValueError(f"`after` is the seq of the last event that was seen, from 0 on, not {after!r}")
-        return _read(self.log, after)
+        return _read(self.log, _position(after))
 
     async def times(self) -> list[tuple[int, float]]:
         """Return when its events arrived, in Unix seconds: `(last seq, time)` of each group that arrived together."""
@@ -211,6 +209,12 @@ class Run:
         self.live = None
         if self._done is not None:
             self._done.set()
+
+
+def _position(after: int) -> int:
+    if type(after) is not int or after < 0:
+        raise ValueError(f"`after` is the seq of the last event that was seen, from 0 on, not {after!r}")
+    return after
 
 
 async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rich.cells import cell_len
 
 from ..screen import safe
-from .prose_table import table_of
+from .prose_table import drawn_table
 
 _BOLD, _ITALIC, _CODE, _DIM, _PLAIN = "\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 _STYLES = {"`": _CODE, "*": _ITALIC, "**": _BOLD, "***": _BOLD + _ITALIC}
@@ -107,7 +107,7 @@ class Prose:
     def _end_table(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
-            self._write(table_of(rows, max(self._width(), 20), self._cell))
+            self._write(drawn_table(rows, max(self._width(), 20), self._cell))
 
     def _cell(self, text: str) -> str:
         self._inline.clear()

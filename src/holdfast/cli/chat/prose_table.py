@@ -15,7 +15,7 @@ _RULE = re.compile(r"[\s:|-]*-[\s:|-]*")
 _BETWEEN = re.compile(r"(?<!\\)\|")
 
 
-def table_of(rows: Sequence[str], width: int, drawn: Callable[[str], str]) -> str:
+def drawn_table(rows: Sequence[str], width: int, drawn: Callable[[str], str]) -> str:
     """Return the rows of a table as lines that fit into a width: too wide cells are wrapped.
 
     `drawn` returns a cell with its styles. Rows without a rule below the first stay as they are.

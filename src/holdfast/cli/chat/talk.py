@@ -266,7 +266,7 @@ async def follow(
 
 async def _print_figures(api: Api, run_id: str, printer: Printer) -> None:
     run = await api.call("GET", f"/api/runs/{run_id}")
-    has_cost = run.get("cost") is not None
+    has_cost = "cost" in run and run["cost"] is not None
     printer.print_figures(run, (await api.call("GET", "/api/models"))["currency"] if has_cost else "")
 
 
