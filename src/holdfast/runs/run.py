@@ -15,7 +15,7 @@ from ..history import Measured
 from ..log.log import Log
 from ..log.segment import Segment
 from ..store import Idempotency, RunRecord, Status
-from .stored_log import StoredLog
+from .stored_log import StoredLog, checked_position
 
 Interrupt = Callable[[str], Any]
 """Called once, with the reason, when a run is told to end: for sources that need more than a cancellation."""
@@ -143,7 +143,7 @@ class Run:
 
     def read(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
         """Yield every event with a `seq` greater than `after`, then live ones, up to the settlement."""
-        return _read(self.log, _position(after))
+        return _read(self.log, checked_position(after))
 
     async def times(self) -> list[tuple[int, float]]:
         """Return when its events arrived, in Unix seconds: `(last seq, time)` of each group that arrived together."""
@@ -209,12 +209,6 @@ class Run:
         self.live = None
         if self._done is not None:
             self._done.set()
-
-
-def _position(after: int) -> int:
-    if type(after) is not int or after < 0:
-        raise ValueError(f"`after` is the seq of the last event that was seen, from 0 on, not {after!r}")
-    return after
 
 
 async def _read(log: Log | StoredLog, after: int) -> AsyncGenerator[tuple[int, Event]]:

@@ -100,3 +100,10 @@ async def read_back(store: Store, run_id: str) -> Log:
         if isinstance(events[-1], Settled):
             break
     return log
+
+
+def checked_position(after: int) -> int:
+    """Return the place in a log from which a reader goes on, or raise if it is none."""
+    if type(after) is not int or after < 0:
+        raise ValueError(f"`after` is the seq of the last event that was seen, from 0 on, not {after!r}")
+    return after
