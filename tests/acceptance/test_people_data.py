@@ -243,7 +243,7 @@ async def test_a_key_exports_the_chats_of_its_person_and_no_secrets(tmp_path: Pa
     kinds = {name.split("/")[1] for name in names if name.startswith("documents/")}
 
     assert f"sessions/{made['session']}.json" in names
-    assert {"comparison"} == kinds
+    assert {"comparison", "preset", "prompt", "default_preset", "schedule", "trigger", "thumb"} == kinds
     assert not {"keys.json", "audit.jsonl"} & names
 
 

@@ -33,7 +33,7 @@ FILES = "files/"
 _INTERNAL = frozenset(("node_id", "epoch", "owner"))
 _LAST_DAY = 10**6
 _MOST_USAGE = 100_000
-_OPEN = frozenset((DOCUMENT, "preset", "prompt"))
+_OPEN = frozenset((DOCUMENT, "preset", "prompt", "default_preset", "schedule", "trigger", "thumb"))
 """The kinds of documents that are no secret to a key: it reads them by other calls too."""
 _UNSAFE = re.compile(r"[^\w.-]")
 
