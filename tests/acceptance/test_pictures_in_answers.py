@@ -166,9 +166,12 @@ async def test_a_fork_behind_a_picture_is_refused_with_the_place_before_it(world
     run = await world.alice.start(session, "Draw a cat.", draws(world, data_url(a_picture("forked")), text="Here."))
     events = [frame.json() for frame in await world.alice.replay(run)]
     (at,) = (event["seq"] for event in events if event["type"] == "picture")
+    message = (await world.alice.session(session))["messages"][1]["id"]
+    whole = await world.alice.client.post(f"/api/sessions/{session}/messages/{message}/fork", {})
     refused = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at})
     before = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at - 1, "model": "up/echo: it is."})
 
+    assert "Fork its run before them" in await whole.text()
     error = (await refused.json())["error"]
     assert (409, "cannot_fork") == (refused.status, error["code"])
     assert f"after event {at - 1}" in error["message"]
