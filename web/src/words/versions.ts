@@ -23,7 +23,6 @@ const en = {
   undo: "Undo",
   readAloud: "Read aloud",
   stopReading: "Stop reading",
-  noVoice: "This browser has no voice to read with.",
   dictateTitle: "Dictate",
   dictateHow:
     "Your browser turns what you say into text. Some browsers send the sound to their maker for that. Holdfast gets only the text.",
@@ -57,7 +56,6 @@ const de: VersionWords = {
   undo: "Rückgängig",
   readAloud: "Vorlesen",
   stopReading: "Vorlesen beenden",
-  noVoice: "Dieser Browser hat keine Stimme zum Vorlesen.",
   dictateTitle: "Diktieren",
   dictateHow:
     "Ihr Browser macht aus Sprache Text. Manche Browser senden den Ton dafür an ihren Hersteller. Holdfast erhält nur den Text.",
@@ -88,7 +86,6 @@ const ar: VersionWords = {
   undo: "تراجع",
   readAloud: "قراءة بصوت عالٍ",
   stopReading: "إيقاف القراءة",
-  noVoice: "لا يملك هذا المتصفح صوتًا للقراءة.",
   dictateTitle: "إملاء صوتي",
   dictateHow: "يحوّل متصفحك كلامك إلى نص. ترسل بعض المتصفحات الصوت إلى صانعها لذلك. لا يتلقى Holdfast إلا النص.",
   dictateStart: "بدء الإملاء",
