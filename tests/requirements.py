@@ -282,6 +282,9 @@ REQUIREMENTS: dict[str, str] = {
     "push.wanted": "Nobody is told of what they have seen on any device, have stopped, or have muted.",
     "push.private": "Only the browser can read a notification, which has text of a chat only if its person chose that.",
     "push.addresses": "Notifications and webhooks of people go to public addresses, or where the operator allows it.",
+    "ui.notifications": "A service worker tells what happens, in the person's language; a chat can be muted.",
+    "ui.phone": "A chat opens on a phone at the message that was read, by a link that gives no rights.",
+    "ui.app": "The page is an app with icons; without a server it says so, and it keeps no file and nothing private.",
     "push.gone": "A subscription that has ended is removed, and another one is told.",
     # busy
     "busy.reject": "A second message may be refused while a run is on.",

@@ -333,6 +333,7 @@ window.Notification = class {
     constructor(title, {body}) { window.told.push([title, body]) }
 };
 Object.defineProperty(document, "hidden", {get: () => true});
+PushManager.prototype.subscribe = () => Promise.reject(new Error("no push service"));
 """
 """A browser whose user allowed notifications, and looks at another window."""
 
@@ -343,7 +344,7 @@ async def test_who_wants_to_be_notified_of_an_approval_is(agent, new_tab):
     elsewhere = await new_tab(None, beside=agent)
     await elsewhere.page.add_init_script(NOTIFIED)
     await elsewhere.open(agent.page.url.partition("/s/")[0] + "/settings")
-    await elsewhere.page.get_by_label("Notify me when an agent needs approval").check()
+    await elsewhere.page.get_by_label("Notify me in this browser").check()
     await agent.say('files_write {"path": "a.txt", "content": "one"}\nDone.')
     await expect(elsewhere.page.locator(".session .needs-you")).to_be_visible()
 

@@ -1,5 +1,6 @@
 /** What can be done with a whole chat: its settings, its name, its exports, its end. */
 import {
+  Bell,
   Braces,
   Copy,
   Ellipsis,
@@ -12,6 +13,7 @@ import {
   PinOff,
   Share2,
   SlidersHorizontal,
+  Smartphone,
   Trash2,
 } from "lucide";
 import { useState } from "preact/hooks";
@@ -33,12 +35,15 @@ import { t } from "../words";
 const SETUP_DIALOG = () => import("./setup-dialog");
 const WORKSPACE = () => import("../workspace/dialog");
 const SHARE_DIALOG = () => import("../shared/share-dialog");
+const PHONE_DIALOG = () => import("../notifications/phone-dialog");
+const TOLD_DIALOG = () => import("../notifications/chat-dialog");
 
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
   const [isRenaming, setRenaming] = useState(false);
   const [isSharing, setSharing] = useState(false);
   const [isBrowsing, setBrowsing] = useState(false);
+  const [shown, setShown] = useState<"phone" | "told" | null>(null);
   const transcript = current.value?.isTemporary ? null : current.value; // a temporary one has only settings
   if (transcript?.shared.value) return null; // only its owner changes it
   const { system, params } = current.value?.session.value ?? setupForNew.value;
@@ -90,6 +95,12 @@ export function SessionMenu() {
           >
             {t().organize}
           </MenuItem>
+          <MenuItem icon={Smartphone} onClick={() => setShown("phone")}>
+            {t().openOnPhone}
+          </MenuItem>
+          <MenuItem icon={Bell} onClick={() => setShown("told")}>
+            {t().notifications}
+          </MenuItem>
           <MenuItem icon={FoldVertical} onClick={() => compact(transcript)}>
             {t().compactChat}
           </MenuItem>
@@ -116,6 +127,13 @@ export function SessionMenu() {
         <Later load={SHARE_DIALOG} session={transcript.id} onClose={() => setSharing(false)} />
       )}
       {isBrowsing && agent && <Later load={WORKSPACE} agent={agent} onClose={() => setBrowsing(false)} />}
+      {shown && transcript && (
+        <Later
+          load={shown === "phone" ? PHONE_DIALOG : TOLD_DIALOG}
+          session={transcript.id}
+          onClose={() => setShown(null)}
+        />
+      )}
       {isOpen && <Later load={SETUP_DIALOG} onClose={() => setOpen(false)} />}
       {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}
     </>

@@ -42,11 +42,13 @@ export function watchUnread(): void {
   });
   let before = new Set<string>();
   effect(() => {
-    const now = new Set(unread.value.keys());
+    const now = new Set([...unread.value.keys(), ...sessions.value.filter(waits).map(({ id }) => id)]);
     if (isLookedAt.peek()) for (const id of now) if (!before.has(id) && before.size + sent.size) noteTold(id);
     before = now;
   });
 }
+
+const waits = ({ needs_approval }: { needs_approval: boolean }) => needs_approval;
 
 async function noteSeen(id: string, seen: number): Promise<void> {
   if (seen <= (sent.get(id) ?? 0)) return;

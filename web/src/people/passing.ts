@@ -1,8 +1,10 @@
 /** In and out: what happens to this browser's tabs when a person signs in or out. */
+
 import { call, key } from "../api";
 import { forgetKey } from "../connection";
 import { place, wouldLose } from "../router";
 import { forgetDrafts } from "../state/drafts";
+import { notifies } from "../state/notifies";
 
 const CHANNEL = "holdfast.person";
 
@@ -37,6 +39,7 @@ export function enterWithKey(): void {
 
 /** Sign out in all tabs of this browser. */
 export async function leave(): Promise<void> {
+  if (notifies.value) await import("../notifications/browser").then(({ turnOff }) => turnOff()); // while it is allowed
   await call("POST", "/api/sign-out");
   gone();
 }

@@ -1,16 +1,22 @@
-/** Whether this browser's user wants to be notified. */
+/** How this browser's user is notified: by a push service, by the page while it is open, or not at all. */
 import { signal } from "@preact/signals";
 
 const NOTIFIES = "holdfast.notifies";
 
-export const notifies = signal(localStorage.getItem(NOTIFIES) === "yes" && isPermitted());
+export type Way = "push" | "page";
+
+export const notifies = signal<Way | null>(isPermitted() ? asWay(localStorage.getItem(NOTIFIES)) : null);
 
 export function isPermitted(): boolean {
   return typeof Notification !== "undefined" && Notification.permission === "granted";
 }
 
-export function keepNotifies(value: boolean): void {
-  notifies.value = value;
-  if (value) localStorage.setItem(NOTIFIES, "yes");
+export function keepNotifies(way: Way | null): void {
+  notifies.value = way;
+  if (way) localStorage.setItem(NOTIFIES, way);
   else localStorage.removeItem(NOTIFIES);
+}
+
+function asWay(kept: string | null): Way | null {
+  return kept === "push" || kept === "page" ? kept : null;
 }

@@ -10,7 +10,6 @@ import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
 import { OwnShares } from "../shared/own-shares";
-import { isBlocked, notifies, setNotifies } from "../state/attention";
 import { caller } from "../state/caller";
 import { density, setDensity, setTheme, setWhileRunning, theme, whileRunning } from "../state/preferences";
 import { w } from "../words/agents";
@@ -23,6 +22,7 @@ import { ViewHeader } from "../ui/view-header";
 import { choice, choose, LANGUAGES, t } from "../words";
 
 const IMPORT = () => import("../importing/import");
+const NOTIFICATIONS = () => import("../notifications/settings");
 /** The address of these settings with this hash opens the form for a new provider. */
 const ADD_PROVIDER = "#add-provider";
 
@@ -47,7 +47,7 @@ export default function Settings() {
         </Group>
         <Group name={t().settingsOfBrowser}>
           <Appearance />
-          <Notifications />
+          <Later load={NOTIFICATIONS} />
           {key.value && <OwnKey />}
           <section aria-labelledby="keyboard">
             <h2 id="keyboard">{t().keyboardShortcuts}</h2>
@@ -175,23 +175,6 @@ function Appearance() {
         ]}
       />
       <p class="note">{t().languageNote}</p>
-    </section>
-  );
-}
-
-function Notifications() {
-  return (
-    <section aria-labelledby="notifications">
-      <h2 id="notifications">{t().notifications}</h2>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={notifies.value}
-          onChange={(event) => setNotifies(event.currentTarget.checked)}
-        />
-        {t().notifyApproval}
-      </label>
-      {isBlocked.value && <p class="problem">{t().notifyBlocked}</p>}
     </section>
   );
 }

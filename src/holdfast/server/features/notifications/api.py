@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp
 
 from ....access import CHAT, READ
 from ....engine.core import Core
+from ....errors import BadRequest
 from ....store.people.readers import Wanted
 from ....wires import native
 from ...config.webhook_settings import RunEvent
@@ -26,6 +28,7 @@ from .push import PushKeys
 
 _BAD = {400: "bad input", 413: "too large"}
 _NO_KEY = {503: "the server has no secret key"}
+LONGEST_LINK = 1000
 GivenUrl = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
 
 
@@ -152,6 +155,15 @@ class NotificationsApi(Feature):
         """Call an address no more."""
         await self._persons.remove_webhook(owner_of(request), request.path_params["webhook_id"])
         return NoContent()
+
+    @Endpoint("GET", "/api/qr", who=READ, query={"text": "a link"}, answers={200: "the rows", 400: "no link"})
+    async def draw_link(self, request: Request) -> ASGIApp:
+        """Return the QR code of a link, a row for each line, 1 for a dark square. It opens what the link opens."""
+        text = next(iter(request.query_params.getlist("text")), "")
+        if not text.startswith(("http://", "https://")) or len(text) > LONGEST_LINK or not text.isprintable():
+            raise BadRequest("`text` must be a link that begins with http:// or https://.", param="text")
+        drawn = importlib.import_module("..accounts.factors.qr", __package__)  # segno is needed here only
+        return Json({"rows": drawn.qr_rows(text)})
 
 
 def _shown(chosen: Notified) -> dict[str, Any]:

@@ -46,13 +46,17 @@ PAGES = (
 HELP = (ERROR_PAGES, f"{ERROR_PAGES}/{{id}}")
 """The addresses of the pages about error codes."""
 
-FILES = ("/manifest.webmanifest", "/icon.svg")
+FILES = (
+    *("/manifest.webmanifest", "/sw.js", "/offline.html", "/offline.css"),
+    *("/icon.svg", "/icon-180.png", "/icon-192.png", "/icon-512.png", "/icon-maskable-512.png"),
+)
 
 TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
+    "png": "image/png",
     "webmanifest": "application/manifest+json",
     "woff2": "font/woff2",
 }

@@ -1,0 +1,176 @@
+"""The page as an app: notifications without an open page, a page without a server, a chat that goes on on a phone."""
+
+import asyncio
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+import holdfast
+from tests.browser.axe import findings
+from tests.requirements import requirement
+from tests.support.native import Native
+from tests.support.push import PushService
+from tests.support.served import Served
+from tests.support.server import Server, provider
+from tests.support.upstream import answer
+from tests.support.waiting import LONG
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WEB = Path(holdfast.__file__).parent / "web"
+READY = "() => navigator.serviceWorker.ready.then(({active}) => active.state)"
+HEARS = """async (messages) => {
+    const shown = [];
+    self.registration.showNotification = async (title, {body, tag, lang}) => { shown.push([title, body, tag, lang]) };
+    for (const message of messages) self.dispatchEvent(new PushEvent("push", {data: JSON.stringify(message)}));
+    return shown;
+}"""
+"""What the service worker shows of messages: a headless browser has no notifications, and says that they are denied."""
+KEPT = """async () => {
+    const caches_ = await Promise.all((await caches.keys()).map((name) => caches.open(name)));
+    const kept = await Promise.all(caches_.map((cache) => cache.keys()));
+    return kept.flat().map(({url}) => new URL(url).pathname).sort();
+}"""
+SUBSCRIBES = """(given) => {
+    Object.defineProperty(Notification, "permission", {get: () => "granted"});
+    PushManager.prototype.subscribe = async (options) => {
+        window.subscribed = options;
+        return {toJSON: () => given, unsubscribe: async () => true};
+    };
+    PushManager.prototype.getSubscription = async () => null;
+}"""
+"""A browser with a push service: Chromium's own is on the internet."""
+
+
+@requirement("ui.notifications")
+async def test_a_message_of_the_push_service_is_shown_in_the_words_of_its_language(tab):
+    """No page has to be open. A later message of a chat takes the place of the one before: they have one tag."""
+    await tab.finds("activated", READY)
+    (worker,) = tab.page.context.service_workers
+    shown = await worker.evaluate(
+        HEARS,
+        [
+            {"type": "run.completed", "session": "ses_1", "language": "de"},
+            {"type": "run.waiting", "session": "ses_1", "language": "en", "title": "Tides", "text": "May I?"},
+            {"type": "of a newer server", "session": "ses_2", "language": "fr"},
+        ],
+    )
+
+    assert [
+        ["Die Antwort ist fertig", "Holdfast", "ses_1", "de"],
+        ["Tides", "Your decision is needed\nMay I?", "ses_1", "en"],
+        ["Holdfast", "Holdfast", "ses_2", "fr"],
+    ] == shown
+
+
+@requirement("ui.notifications", "push.once")
+@pytest.mark.usefixtures("needs_axe")
+async def test_a_browser_subscribes_in_the_settings_and_hears_of_a_run_elsewhere(new_tab, up, tmp_path):
+    """What is told of is chosen there too, and of one chat in its menu."""
+    push = PushService()
+    async with (
+        Served(push.app) as service,
+        Server(tmp_path, [provider(up.base_url)], config="notify_private = true") as own,
+    ):
+        tab = await new_tab(None, url=own.url)
+        given = push.subscription(service.url, "chromium")
+        await tab.page.add_init_script(f"({SUBSCRIBES})({json.dumps(given)})")
+        await tab.open("/settings")
+        await tab.finds("activated", READY)
+        await tab.page.get_by_label("Notify me in this browser").check()
+        await expect(tab.page.get_by_label("Responses that are ready, failures and questions")).to_be_checked()
+        async with own.client() as client:
+            api = Native(client)
+            await tab.finds("push", "localStorage.getItem('holdfast.notifies')")
+            told = await api.get("/api/notifications")
+            up.enqueue(answer("Ready."))
+            session = await api.new_session(title="Tides")
+            await api.settled(await api.start(session, "Go", "up/m"))
+            pushed = await push.next()
+            await tab.page.get_by_label("Failures and questions only").check()
+            await tab.page.get_by_label("Show the title of the chat").check()
+            await expect(tab.page.get_by_label("Show the title of the chat")).to_be_checked()
+            violations = await findings(tab)
+            await tab.open(f"/s/{session}")
+            await tab.button("Chat actions").click()
+            await tab.page.get_by_role("menuitem", name="Notifications").click()
+            await expect(tab.page.get_by_label("As in the settings")).to_be_checked()
+            await tab.page.get_by_label("Nothing").check()
+            async with asyncio.timeout(LONG):
+                while (await api.get(f"/api/sessions/{session}/seen"))["notify"] != "none":  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            chosen = await api.get("/api/notifications")
+            await tab.open("/settings")
+            await tab.page.get_by_label("Notify me in this browser").uncheck()
+            await expect(tab.page.get_by_label("Notify me in this browser")).not_to_be_checked()
+            async with asyncio.timeout(LONG):
+                while (await api.get("/api/notifications"))["devices"]:  # noqa: ASYNC110 - the page tells it
+                    await asyncio.sleep(0.02)
+
+    assert {"type": "run.completed", "session": session, "language": "en"} == pushed.message
+    assert told["key"] == pushed.claims["key"]
+    assert ("needs_you", True) == (chosen["notify"], chosen["shows_text"])
+    assert [] == violations
+
+
+@requirement("ui.app")
+async def test_without_a_server_the_page_says_so_and_nothing_of_it_is_kept(new_tab, up, tmp_path):
+    """Neither a chat, which is private, nor a script, which the next version of the server would not know."""
+    async with Server(tmp_path, [provider(up.base_url)]) as own:
+        tab = await new_tab(url=own.url)
+        await tab.finds("activated", READY)
+        up.enqueue(answer("Private."))
+        await tab.say("Hello")
+        await tab.sees_ending("completed", "Private.")
+        await own.kill9()
+        await tab.page.goto("/settings")
+        await expect(tab.page.get_by_role("heading")).to_have_text("Holdfast cannot be reached")
+        await tab.page.locator("img").evaluate("(icon) => icon.decode()")
+        kept = await tab.measure(KEPT)
+        await own.restart()
+        await tab.open("/settings")
+        await expect(tab.page.get_by_role("heading", name="Settings")).to_be_visible()
+
+    assert ["/icon.svg", "/offline.css", "/offline.html"] == kept
+
+
+@requirement("ui.app")
+async def test_the_manifest_names_icons_that_are_as_large_as_it_says(tab):
+    """A phone draws none that is not. iOS reads the one in the page itself."""
+    manifest = await tab.measure("() => fetch('/manifest.webmanifest').then((found) => found.json())")
+    sizes = {}
+    for icon in [*manifest["icons"], {"src": "/icon-180.png", "sizes": "180x180", "type": "image/png"}]:
+        found = await tab.page.request.get(icon["src"])
+        body = await found.body()
+        assert icon["type"] == found.headers["content-type"]
+        if body[:4] == b"\x89PNG":
+            sizes[icon["src"]] = ("{}x{}".format(*struct.unpack(">II", body[16:24])), icon["sizes"])
+
+    assert 4 == len(sizes)
+    assert {drawn for drawn, _ in sizes.values()} == {said for _, said in sizes.values()}
+    assert "/icon-180.png" in (WEB / "index.html").read_text()
+
+
+@requirement("ui.phone")
+async def test_a_chat_is_opened_on_the_phone_at_the_message_that_was_read(tab, new_tab, api, up):
+    """The link is a plain one: it opens what the phone may see anyway."""
+    session = await api.new_session()
+    for number in range(6):
+        up.enqueue(answer(f"Answer {number}. " + "Long lines of text. " * 200))
+        await api.settled(await api.start(session, f"Question {number}", "up/m"))
+    middle = (await api.session(session))["messages"][5]["id"]
+    await tab.open(f"/s/{session}")
+    await tab.page.locator(f"[data-message={middle}]").evaluate("(message) => message.scrollIntoView({block: 'start'})")
+    await tab.button("Chat actions").click()
+    await tab.page.get_by_role("menuitem", name="Open on phone").click()
+    link = tab.page.locator(".phone-link")
+    await expect(tab.page.get_by_role("img", name="QR code")).to_be_visible()
+    href = await link.get_attribute("href")
+    phone = await new_tab(viewport={"width": 390, "height": 800})
+    await phone.open(href.removeprefix(phone.page.url.rstrip("/")))
+
+    assert href.endswith(f"/s/{session}#{middle}")
+    await expect(phone.page.locator(f"[data-message={middle}]")).to_be_in_viewport()

@@ -1,0 +1,53 @@
+/** What the person is told of, whether in this browser, and the page as an app. */
+
+import { notifies } from "../state/notifies";
+import { complain } from "../state/toasts";
+import { Shown, useLoaded } from "../ui/loaded";
+import { t } from "../words";
+import { n } from "../words/notifications";
+import { isBlocked, turnOff, turnOn } from "./browser";
+import { calls, type Told } from "./calls";
+import { WantedChoice } from "./choice";
+import { offer } from "./install";
+
+export default function Notifications() {
+  const told = useLoaded(calls.told);
+  const change = (changes: Partial<Pick<Told, "notify" | "shows_text">>) =>
+    calls.choose(changes).then(() => told.load(), complain);
+  const turn = (isOn: boolean) => (isOn ? turnOn() : turnOff()).then(() => told.load(), complain);
+  return (
+    <section aria-labelledby="notifications">
+      <h2 id="notifications">{t().notifications}</h2>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={notifies.value !== null}
+          onChange={({ currentTarget }) => turn(currentTarget.checked)}
+        />
+        {n().inThisBrowser}
+      </label>
+      {isBlocked.value && <p class="problem">{t().notifyBlocked}</p>}
+      {notifies.value === "page" && <p class="note">{n().onlyWhileOpen}</p>}
+      <Shown of={told}>
+        {({ notify, shows_text }) => (
+          <>
+            <WantedChoice value={notify} onChange={(value) => value && change({ notify: value })} />
+            <label class="check">
+              <input
+                type="checkbox"
+                checked={shows_text}
+                onChange={({ currentTarget }) => change({ shows_text: currentTarget.checked })}
+              />
+              {n().showsText}
+            </label>
+          </>
+        )}
+      </Shown>
+      {offer.value && (
+        <button type="button" onClick={offer.value}>
+          {n().install}
+        </button>
+      )}
+    </section>
+  );
+}
