@@ -1,7 +1,9 @@
 """Who is told that an answer is ready, that it failed, or that it waits; and who is not."""
 
 import asyncio
+import io
 import json
+import zipfile
 from contextlib import asynccontextmanager
 
 import pytest
@@ -100,7 +102,12 @@ async def test_the_words_of_a_chat_are_in_a_notification_if_its_person_chose_tha
         await run(Native(client), "What is a tide?")
         message = (await world.push.next()).message
 
+        exported = await (await client.get("/api/account/export")).body()
+
     assert ("What is a tide?", ("Long. " * 200)[:200]) == (message["title"], message["text"])
+    names = zipfile.ZipFile(io.BytesIO(exported)).namelist()
+    assert "sessions/" in "".join(names)
+    assert "notified" not in "".join(names)
 
 
 @requirement("push.wanted")
@@ -162,6 +169,36 @@ async def test_a_run_that_goes_on_when_a_browser_is_added_is_told_of_after_a_cra
     pushed = await world.push.next()
 
     assert ("run.interrupted", session) == (pushed.message["type"], pushed.message["session"])
+
+
+@requirement("push.once", "nodes.work")
+async def test_of_two_nodes_one_tells_and_the_other_one_if_that_is_killed(tmp_path, postgres):
+    """The browser was added at one, and the run was started at the other, which dies before its end."""
+    env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database()), "HOLDFAST_CLUSTER_KEY": "k" * 32}
+    push = PushService()
+    async with Upstream() as up, Served(push.app) as service:
+        one, two = [Server(tmp_path / name, [provider(up.base_url)], config=CONFIG, env=env) for name in ("one", "two")]
+        async with one, two:
+            world = World(two, up, push, service.url, await first_admin(one))
+            async with browser(two) as nobody, asyncio.timeout(LONG):
+                while (await nobody.get("/api/sessions")).status == 200:  # noqa: ASYNC110 - it ends open streams
+                    await asyncio.sleep(0.02)
+            async with browser(two, world.ada) as client:
+                await world.subscribe(client, "phone")
+                up.enqueue(answer("Done."))
+                ended, _ = await run(Native(client))
+                first = await push.next()
+                async with browser(one, world.ada) as other:
+                    up.enqueue([Headers(), Role(), Delta("Half"), Hang()])
+                    died = await Native(other).new_session()
+                    (await Native(other).shown(await Native(other).start(died, "Go", "up/m"), "Half")).close()
+                await one.kill9()
+                second = await push.next()
+                await world.all_delivered()
+
+    assert ("run.completed", ended) == (first.message["type"], first.message["session"])
+    assert ("run.interrupted", died) == (second.message["type"], second.message["session"])
+    assert push.arrived.empty()
 
 
 @requirement("push.once", "push.wanted")

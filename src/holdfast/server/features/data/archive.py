@@ -35,6 +35,8 @@ _LAST_DAY = 10**6
 _MOST_USAGE = 100_000
 _OPEN = frozenset((DOCUMENT, "preset", "prompt", "default_preset", "schedule", "trigger", "thumb"))
 """The kinds of documents that are no secret to a key: it reads them by other calls too."""
+_SECRET = ("notified",)
+"""Kinds of documents that are left out: who has a browser's address at a push service can send to it."""
 _UNSAFE = re.compile(r"[^\w.-]")
 
 
@@ -182,7 +184,7 @@ class Archive:
         after = ("", "")
         while page := await self._store.documents_of(self._owner, after=after):
             for document in page:
-                if self._account is None and document.kind not in _OPEN:
+                if document.kind in _SECRET or (self._account is None and document.kind not in _OPEN):
                     continue
                 for piece in self._document(document):
                     yield piece
