@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -93,7 +94,14 @@ async def test_a_browser_subscribes_in_the_settings_and_hears_of_a_run_elsewhere
             await tab.page.get_by_label("Failures and questions only").check()
             await tab.page.get_by_label("Show the title of the chat").check()
             await expect(tab.page.get_by_label("Show the title of the chat")).to_be_checked()
+            await tab.page.get_by_text("Webhooks").click()
+            await tab.page.get_by_label("Address").fill(f"{service.url}/hook")
+            await tab.button("Add webhook").click()
+            await expect(tab.page.get_by_label("Secret")).to_have_value(re.compile("whsec_.{40}"))
+            await tab.page.keyboard.press("Escape")
             violations = await findings(tab)
+            await tab.button(f"Remove {service.url}/hook").click()
+            await expect(tab.button(f"Remove {service.url}/hook")).to_have_count(0)
             await tab.open(f"/s/{session}")
             await tab.button("Chat actions").click()
             await tab.page.get_by_role("menuitem", name="Notifications").click()

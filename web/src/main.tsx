@@ -8,7 +8,6 @@ import { App } from "./app";
 import { startConnection } from "./connection";
 import { refuseToOpenFiles } from "./files/attaching";
 import { listenForKeys } from "./keyboard";
-import { startWorker } from "./notifications/install";
 import { watchUnread } from "./notifications/unread";
 import { followOtherTabs } from "./people/passing";
 import { followHistory, followLinks, isAtEntrance } from "./router";
@@ -31,7 +30,7 @@ function start(): void {
   startConnection();
   watchServer();
   followOtherTabs();
-  startWorker();
+  import("./notifications/install").then(({ startWorker }) => startWorker());
   if (isAtEntrance.value) return; // nothing else is for who is not signed in: a sign-in loads the page anew
   keepCaller();
   keepModels();

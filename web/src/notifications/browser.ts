@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { browserOf } from "../people/browser-names";
 import { isPermitted, keepNotifies, notifies } from "../state/notifies";
 import { calls } from "./calls";
+import { watchInPage } from "./in-page";
 
 const DEVICE = "holdfast.device";
 
@@ -12,7 +13,9 @@ export const isBlocked = signal(false);
 export async function turnOn(): Promise<void> {
   if (!isPermitted()) await globalThis.Notification?.requestPermission();
   isBlocked.value = !isPermitted();
-  if (isPermitted()) keepNotifies((await subscribe()) ? "push" : "page");
+  if (!isPermitted()) return;
+  keepNotifies((await subscribe()) ? "push" : "page");
+  watchInPage();
 }
 
 export async function turnOff(): Promise<void> {
@@ -25,8 +28,9 @@ export async function turnOff(): Promise<void> {
   await (await registration?.pushManager?.getSubscription())?.unsubscribe();
 }
 
-/** Say again who this browser is: its address at the push service may have changed. */
+/** At the start of a page: say again who this browser is, as its address at the push service may have changed. */
 export async function renew(): Promise<void> {
+  watchInPage();
   if (notifies.value === "push") keepNotifies((await subscribe()) ? "push" : "page");
 }
 

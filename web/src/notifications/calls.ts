@@ -27,6 +27,8 @@ export const calls = {
   choose: (body: Partial<Pick<Told, "notify" | "shows_text">>) => call<Told>("PUT", PATH, { body }),
   addDevice: (body: Device) => call<{ id: string }>("POST", `${PATH}/devices`, { body }),
   removeDevice: (id: string) => call<void>("DELETE", `${PATH}/devices/${encodeURIComponent(id)}`),
+  addWebhook: (url: string) => call<{ id: string; secret: string }>("POST", `${PATH}/webhooks`, { body: { url } }),
+  removeWebhook: (id: string) => call<void>("DELETE", `${PATH}/webhooks/${encodeURIComponent(id)}`),
   ofChat: (session: string) => call<{ notify: Wanted | null }>("GET", seen(session)),
   chooseForChat: (session: string, notify: Wanted | null) => call<void>("PUT", seen(session), { body: { notify } }),
   qr: (text: string) => call<{ rows: string[] }>("GET", `/api/qr?text=${encodeURIComponent(text)}`),

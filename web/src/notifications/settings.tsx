@@ -9,6 +9,8 @@ import { isBlocked, turnOff, turnOn } from "./browser";
 import { calls, type Told } from "./calls";
 import { WantedChoice } from "./choice";
 import { offer } from "./install";
+import { Webhooks } from "./webhooks";
+import "../styles/people.css";
 
 export default function Notifications() {
   const told = useLoaded(calls.told);
@@ -29,7 +31,7 @@ export default function Notifications() {
       {isBlocked.value && <p class="problem">{t().notifyBlocked}</p>}
       {notifies.value === "page" && <p class="note">{n().onlyWhileOpen}</p>}
       <Shown of={told}>
-        {({ notify, shows_text }) => (
+        {({ notify, shows_text, webhooks }) => (
           <>
             <WantedChoice value={notify} onChange={(value) => value && change({ notify: value })} />
             <label class="check">
@@ -40,6 +42,7 @@ export default function Notifications() {
               />
               {n().showsText}
             </label>
+            <Webhooks webhooks={webhooks} onChange={told.load} />
           </>
         )}
       </Shown>

@@ -585,7 +585,6 @@ export const ar: Words = {
   languageNote: "تُترجم الواجهة فقط. ويُعرض نص النماذج والأدوات والخادم كما هو.",
   openOnPhone: "الفتح على الهاتف",
   notifications: "الإشعارات",
-  answerReady: "الرد جاهز",
   notifyBlocked: "المتصفح يمنع إشعارات هذه الصفحة.",
   account: "الحساب",
   accountNote: "سُجّل دخولك بمفتاح API.",

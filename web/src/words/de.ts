@@ -547,7 +547,6 @@ export const de: Words = {
   languageNote: "Nur die Oberfläche wird übersetzt. Texte von Modellen, Tools und vom Server bleiben unverändert.",
   openOnPhone: "Auf dem Telefon öffnen",
   notifications: "Benachrichtigungen",
-  answerReady: "Die Antwort ist fertig",
   notifyBlocked: "Der Browser blockiert Benachrichtigungen für diese Seite.",
   account: "Konto",
   accountNote: "Sie sind mit einem API-Schlüssel angemeldet.",

@@ -540,7 +540,6 @@ export const en = {
   languageNote: "Only the interface is translated. Text from models, tools and the server is shown unchanged.",
   openOnPhone: "Open on phone",
   notifications: "Notifications",
-  answerReady: "The response is ready",
   notifyBlocked: "The browser blocks notifications for this page.",
   account: "Account",
   accountNote: "You are signed in with an API key.",

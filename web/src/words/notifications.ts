@@ -2,6 +2,17 @@
 import { type Language, t } from ".";
 
 const en = {
+  answerReady: "The response is ready",
+  webhooks: "Webhooks",
+  webhooksNote:
+    "Call an address of your own at each end of your runs, and when one waits for you. The text is not sent.",
+  webhookAddress: "Address",
+  addWebhook: "Add webhook",
+  remove: "Remove",
+  removeWebhook: (url: string) => `Remove ${url}`,
+  webhookMade: "Webhook added",
+  webhookSecret: "Secret",
+  webhookSecretNote: "Each call is signed with this secret, as Standard Webhooks says. It is shown only now.",
   inThisBrowser: "Notify me in this browser",
   onlyWhileOpen: "No push service can be used, so notifications come only while a page of Holdfast is open.",
   toldOf: "Notify me of",
@@ -20,6 +31,17 @@ const en = {
 export type NotificationWords = typeof en;
 
 const de: NotificationWords = {
+  answerReady: "Die Antwort ist fertig",
+  webhooks: "Webhooks",
+  webhooksNote:
+    "Ruft eine eigene Adresse bei jedem Ende Ihrer Läufe, und wenn einer auf Sie wartet. Der Text wird nicht gesendet.",
+  webhookAddress: "Adresse",
+  addWebhook: "Webhook hinzufügen",
+  remove: "Entfernen",
+  removeWebhook: (url) => `${url} entfernen`,
+  webhookMade: "Webhook hinzugefügt",
+  webhookSecret: "Geheimnis",
+  webhookSecretNote: "Jeder Aufruf ist damit signiert, wie Standard Webhooks es vorsieht. Es wird nur jetzt gezeigt.",
   inThisBrowser: "In diesem Browser benachrichtigen",
   onlyWhileOpen:
     "Kein Push-Dienst ist nutzbar. Benachrichtigungen kommen deshalb nur, solange eine Seite von Holdfast offen ist.",
@@ -38,6 +60,16 @@ const de: NotificationWords = {
 };
 
 const ar: NotificationWords = {
+  answerReady: "الرد جاهز",
+  webhooks: "خطافات الويب",
+  webhooksNote: "استدعاء عنوان خاص بك عند كل نهاية لعمليات تشغيلك، وعندما تنتظرك إحداها. لا يُرسل النص.",
+  webhookAddress: "العنوان",
+  addWebhook: "إضافة خطاف",
+  remove: "إزالة",
+  removeWebhook: (url) => `إزالة ${url}`,
+  webhookMade: "أُضيف الخطاف",
+  webhookSecret: "السر",
+  webhookSecretNote: "كل استدعاء موقّع بهذا السر وفق Standard Webhooks. لا يظهر إلا الآن.",
   inThisBrowser: "إشعاري في هذا المتصفح",
   onlyWhileOpen: "لا تتوفر خدمة إشعارات، لذا لا تصل الإشعارات إلا وصفحة Holdfast مفتوحة.",
   toldOf: "إشعاري بما يلي",
