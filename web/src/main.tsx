@@ -11,7 +11,6 @@ import { listenForKeys } from "./keyboard";
 import { watchUnread } from "./notifications/unread";
 import { followOtherTabs } from "./people/passing";
 import { followHistory, followLinks, isAtEntrance } from "./router";
-import { watchAttention } from "./state/attention";
 import { watchServer } from "./state/away";
 import { keepCaller } from "./state/caller";
 import { followPlace } from "./state/current";
@@ -30,13 +29,12 @@ function start(): void {
   startConnection();
   watchServer();
   followOtherTabs();
-  import("./notifications/install").then(({ startWorker }) => startWorker());
   if (isAtEntrance.value) return; // nothing else is for who is not signed in: a sign-in loads the page anew
+  import("./notifications/install").then(({ startWorker }) => startWorker());
   keepCaller();
   keepModels();
   keepPresets();
   keepSessions();
-  watchAttention();
   watchUnread();
   followPlace();
 }

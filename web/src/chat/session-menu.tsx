@@ -1,6 +1,5 @@
 /** What can be done with a whole chat: its settings, its name, its exports, its end. */
 import {
-  Bell,
   Braces,
   Copy,
   Ellipsis,
@@ -13,12 +12,12 @@ import {
   PinOff,
   Share2,
   SlidersHorizontal,
-  Smartphone,
   Trash2,
 } from "lucide";
 import { useState } from "preact/hooks";
 import { compact } from "../context/state";
 import { organized } from "../filing/chosen";
+import type { ChatDialog } from "../notifications/menu-items";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
 import { current } from "../state/current";
@@ -35,15 +34,14 @@ import { t } from "../words";
 const SETUP_DIALOG = () => import("./setup-dialog");
 const WORKSPACE = () => import("../workspace/dialog");
 const SHARE_DIALOG = () => import("../shared/share-dialog");
-const PHONE_DIALOG = () => import("../notifications/phone-dialog");
-const TOLD_DIALOG = () => import("../notifications/chat-dialog");
+const NOTIFICATIONS = () => import("../notifications/menu-items");
 
 export function SessionMenu() {
   const [isOpen, setOpen] = useState(false);
   const [isRenaming, setRenaming] = useState(false);
   const [isSharing, setSharing] = useState(false);
   const [isBrowsing, setBrowsing] = useState(false);
-  const [shown, setShown] = useState<"phone" | "told" | null>(null);
+  const [shown, setShown] = useState<{ Dialog: ChatDialog } | null>(null);
   const transcript = current.value?.isTemporary ? null : current.value; // a temporary one has only settings
   if (transcript?.shared.value) return null; // only its owner changes it
   const { system, params } = current.value?.session.value ?? setupForNew.value;
@@ -95,12 +93,7 @@ export function SessionMenu() {
           >
             {t().organize}
           </MenuItem>
-          <MenuItem icon={Smartphone} onClick={() => setShown("phone")}>
-            {t().openOnPhone}
-          </MenuItem>
-          <MenuItem icon={Bell} onClick={() => setShown("told")}>
-            {t().notifications}
-          </MenuItem>
+          <Later load={NOTIFICATIONS} show={(Dialog: ChatDialog) => setShown({ Dialog })} />
           <MenuItem icon={FoldVertical} onClick={() => compact(transcript)}>
             {t().compactChat}
           </MenuItem>
@@ -127,13 +120,7 @@ export function SessionMenu() {
         <Later load={SHARE_DIALOG} session={transcript.id} onClose={() => setSharing(false)} />
       )}
       {isBrowsing && agent && <Later load={WORKSPACE} agent={agent} onClose={() => setBrowsing(false)} />}
-      {shown && transcript && (
-        <Later
-          load={shown === "phone" ? PHONE_DIALOG : TOLD_DIALOG}
-          session={transcript.id}
-          onClose={() => setShown(null)}
-        />
-      )}
+      {shown && transcript && <shown.Dialog session={transcript.id} onClose={() => setShown(null)} />}
       {isOpen && <Later load={SETUP_DIALOG} onClose={() => setOpen(false)} />}
       {isRenaming && transcript && <RenameDialog transcript={transcript} onClose={() => setRenaming(false)} />}
     </>

@@ -1,9 +1,9 @@
 /** Notifications of this browser: by a push service, which needs no open page, or by the page while it is open. */
 import { signal } from "@preact/signals";
 import { browserOf } from "../people/browser-names";
-import { isPermitted, keepNotifies, notifies } from "../state/notifies";
 import { calls } from "./calls";
 import { watchInPage } from "./in-page";
+import { isPermitted, keepNotifies, notifies } from "./notifies";
 
 const DEVICE = "holdfast.device";
 

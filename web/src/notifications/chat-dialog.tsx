@@ -2,7 +2,6 @@
 import { complain } from "../state/toasts";
 import { Dialog } from "../ui/dialog";
 import { Shown, useLoaded } from "../ui/loaded";
-import { t } from "../words";
 import { n } from "../words/notifications";
 import { calls } from "./calls";
 import { WantedChoice } from "./choice";
@@ -10,7 +9,7 @@ import { WantedChoice } from "./choice";
 export default function ChatNotifications({ session, onClose }: { session: string; onClose: () => void }) {
   const told = useLoaded(() => calls.ofChat(session), session);
   return (
-    <Dialog title={t().notifications} onClose={onClose} class="narrow">
+    <Dialog title={n().notifications} onClose={onClose} class="narrow">
       <Shown of={told}>
         {({ notify }) => (
           <WantedChoice

@@ -1,9 +1,9 @@
 /** Notifications by the page itself, while it is open and no push service brings them. */
 import { computed, effect } from "@preact/signals";
-import { notifies } from "../state/notifies";
 import { sessions } from "../state/sessions";
 import { t } from "../words";
 import { n } from "../words/notifications";
+import { notifies } from "./notifies";
 import { unread } from "./unread";
 
 /** What a notification is about: a chat that waits, or one whose answer has ended. */

@@ -3,7 +3,6 @@ import { useState } from "preact/hooks";
 import { QrCode } from "../people/qr-code";
 import { Dialog } from "../ui/dialog";
 import { Shown, useLoaded } from "../ui/loaded";
-import { t } from "../words";
 import { n } from "../words/notifications";
 import { calls } from "./calls";
 import "../styles/people.css";
@@ -14,7 +13,7 @@ export default function PhoneDialog({ session, onClose }: { session: string; onC
   const [link] = useState(() => `${location.origin}/s/${session}${placeInView()}`);
   const code = useLoaded(() => calls.qr(link), link);
   return (
-    <Dialog title={t().openOnPhone} onClose={onClose} class="narrow">
+    <Dialog title={n().openOnPhone} onClose={onClose} class="narrow">
       <p class="note">{LOCAL.test(location.hostname) ? n().onlyThisMachine : n().phoneNote}</p>
       <Shown of={code}>{({ rows }) => <QrCode rows={rows} label={n().phoneCode} />}</Shown>
       <p>

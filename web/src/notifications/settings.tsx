@@ -1,14 +1,13 @@
 /** What the person is told of, whether in this browser, and the page as an app. */
 
-import { notifies } from "../state/notifies";
 import { complain } from "../state/toasts";
 import { Shown, useLoaded } from "../ui/loaded";
-import { t } from "../words";
 import { n } from "../words/notifications";
 import { isBlocked, turnOff, turnOn } from "./browser";
 import { calls, type Told } from "./calls";
 import { WantedChoice } from "./choice";
 import { offer } from "./install";
+import { notifies } from "./notifies";
 import { Webhooks } from "./webhooks";
 import "../styles/people.css";
 
@@ -19,7 +18,7 @@ export default function Notifications() {
   const turn = (isOn: boolean) => (isOn ? turnOn() : turnOff()).then(() => told.load(), complain);
   return (
     <section aria-labelledby="notifications">
-      <h2 id="notifications">{t().notifications}</h2>
+      <h2 id="notifications">{n().notifications}</h2>
       <label class="check">
         <input
           type="checkbox"
@@ -28,7 +27,7 @@ export default function Notifications() {
         />
         {n().inThisBrowser}
       </label>
-      {isBlocked.value && <p class="problem">{t().notifyBlocked}</p>}
+      {isBlocked.value && <p class="problem">{n().notifyBlocked}</p>}
       {notifies.value === "page" && <p class="note">{n().onlyWhileOpen}</p>}
       <Shown of={told}>
         {({ notify, shows_text, webhooks }) => (

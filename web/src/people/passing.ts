@@ -4,7 +4,6 @@ import { call, key } from "../api";
 import { forgetKey } from "../connection";
 import { place, wouldLose } from "../router";
 import { forgetDrafts } from "../state/drafts";
-import { notifies } from "../state/notifies";
 
 const CHANNEL = "holdfast.person";
 
@@ -39,7 +38,8 @@ export function enterWithKey(): void {
 
 /** Sign out in all tabs of this browser. */
 export async function leave(): Promise<void> {
-  if (notifies.value) await import("../notifications/browser").then(({ turnOff }) => turnOff()); // while it is allowed
+  const { turnOff } = await import("../notifications/browser");
+  await turnOff(); // while the server takes it from this person
   await call("POST", "/api/sign-out");
   gone();
 }

@@ -2,6 +2,9 @@
 import { type Language, t } from ".";
 
 const en = {
+  notifications: "Notifications",
+  notifyBlocked: "The browser blocks notifications for this page.",
+  openOnPhone: "Open on phone",
   answerReady: "The response is ready",
   webhooks: "Webhooks",
   webhooksNote:
@@ -31,6 +34,9 @@ const en = {
 export type NotificationWords = typeof en;
 
 const de: NotificationWords = {
+  notifications: "Benachrichtigungen",
+  notifyBlocked: "Der Browser blockiert Benachrichtigungen für diese Seite.",
+  openOnPhone: "Auf dem Telefon öffnen",
   answerReady: "Die Antwort ist fertig",
   webhooks: "Webhooks",
   webhooksNote:
@@ -60,6 +66,9 @@ const de: NotificationWords = {
 };
 
 const ar: NotificationWords = {
+  notifications: "الإشعارات",
+  notifyBlocked: "المتصفح يمنع إشعارات هذه الصفحة.",
+  openOnPhone: "الفتح على الهاتف",
   answerReady: "الرد جاهز",
   webhooks: "خطافات الويب",
   webhooksNote: "استدعاء عنوان خاص بك عند كل نهاية لعمليات تشغيلك، وعندما تنتظرك إحداها. لا يُرسل النص.",

@@ -48,7 +48,7 @@ HELP = (ERROR_PAGES, f"{ERROR_PAGES}/{{id}}")
 
 FILES = (
     *("/manifest.webmanifest", "/sw.js", "/offline.html", "/offline.css"),
-    *("/icon.svg", "/icon-180.png", "/icon-192.png", "/icon-512.png", "/icon-maskable-512.png"),
+    *("/icon.svg", "/apple-touch-icon.png", "/icon-192.png", "/icon-512.png", "/icon-maskable-512.png"),
 )
 
 TYPES = {
