@@ -113,8 +113,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def legs(self) -> int:
-        """The calls of models that have written it."""
-        return 1 + sum(isinstance(event, LegStarted) for event in self.events)
+        """The number of its last leg. A leg that said nothing has a number too, and no event."""
+        return next((event.leg for event in reversed(self.events) if isinstance(event, LegStarted)), 1)
 
 
 class SessionAsk(_ModelAsk, frozen=True, kw_only=True, tag="session"):

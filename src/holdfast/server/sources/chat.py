@@ -302,7 +302,7 @@ class ChatSources:
         if record.kind != "chat" or record.lifetime != "detached" or not self._continues(record, found):
             return False
         has_tools = {"tools", "functions"} & model_ask(record.ask).params.keys()  # half a call may be in the log
-        return not has_tools and not log.pictures and len(log.legs) + 1 < self._most_legs(record, found)
+        return not has_tools and not log.pictures and _last_leg(log) < self._most_legs(record, found)
 
     async def _resume(self, found: FoundModel, record: RunRecord, log: Log, out: Outlet) -> None:
         """Go on with an answer after a crash."""
@@ -311,7 +311,7 @@ class ChatSources:
             return await self._go_on_from(record, beginning, out)
         await self._check(record, found.name)
         writer = log.legs[-1].model if log.legs else found.name if beginning is None else beginning.model
-        written = Written(model=writer, text=log.text, legs=len(log.legs) + 1, used=usage_so_far(log))
+        written = Written(model=writer, text=log.text, legs=_last_leg(log), used=usage_so_far(log))
         request = await self._request(record, found.model)
         legs = self._legs(record, out, written, is_owed=_asks(request), most=self._most_legs(record, found))
         await legs.resume(found, request, Interrupted().error.code)
@@ -368,6 +368,11 @@ class ChatSources:
         system = chat_ask(ask).system or (session.system if session else None)
         said = for_model(shown, system)
         return said if is_compaction(record) else alternating(said)
+
+
+def _last_leg(log: Log) -> int:
+    """Return the number of the last leg that has said something. One that said nothing has a number, and no event."""
+    return log.legs[-1].leg if log.legs else 1
 
 
 def _begun_text(request: ChatRequest) -> str:

@@ -52,7 +52,7 @@ class Told(Protocol):
         ...
 
     def withdraw(self, expected: Sequence[Any]) -> None:
-        """Drop what was expected: no run was started."""
+        """Drop what was expected, unless the run was started after all."""
         ...
 
 

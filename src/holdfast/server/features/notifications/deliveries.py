@@ -109,9 +109,9 @@ class Deliveries:
                 self.jobs.tasks.start(self.forget(stored.id))
 
     def withdraw(self, expected: Sequence[Stored[Delivery]]) -> None:
-        """Drop the deliveries of a run that was not started."""
+        """Drop the deliveries of a run that was not started. It may be there, if only the store's answer was lost."""
         for stored in expected:
-            self.jobs.tasks.start(self.forget(stored.id))
+            self.jobs.begin(DeliveryJob(self, stored))
 
     async def begin_push(self, owner: str) -> None:
         """Tell a person of the runs that go on already: notifications were turned on while one waits for them."""
