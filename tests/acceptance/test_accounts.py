@@ -189,11 +189,17 @@ async def test_an_admins_link_sets_a_password_once(world: World):
         made = await (await client.post("/api/admin/people", {"name": "erik"})).json()
         newer = await (await client.post(f"/api/admin/people/{made['id']}/reset-link")).json()
     async with browser(world.server) as stranger:
+        new = await (await stranger.post("/api/reset-password/person", {"token": newer["reset"]["token"]})).json()
         old = await stranger.post("/api/reset-password", {"token": made["reset"]["token"], "password": PASSWORD})
         used = await stranger.post("/api/reset-password", {"token": newer["reset"]["token"], "password": PASSWORD})
         twice = await stranger.post("/api/reset-password", {"token": newer["reset"]["token"], "password": PASSWORD})
+    async with browser(world.server, world.ada) as client:
+        again = await (await client.post(f"/api/admin/people/{made['id']}/reset-link")).json()
+    async with browser(world.server) as stranger:
+        known = await (await stranger.post("/api/reset-password/person", {"token": again["reset"]["token"]})).json()
 
     assert (403, 200, 403) == (old.status, used.status, twice.status)
+    assert ({"name": "erik", "new": True}, {"name": "erik", "new": False}) == (new, known)
     assert "erik" == (await get(world, cookie_of(used), "/api/me"))[1]["name"]
 
 

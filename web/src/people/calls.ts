@@ -26,6 +26,12 @@ export interface Account {
   budget?: Budget;
 }
 
+/** Whose password a link sets; `new` if the person has never signed in. */
+export interface LinkOwner {
+  name: string;
+  new: boolean;
+}
+
 /** What an authenticator app needs: its secret, as text, as a link and as the rows of a QR code. */
 export interface ProposedFactor {
   secret: string;
@@ -189,7 +195,7 @@ export const calls = {
     call<Account>("POST", "/api/sign-in", { body }),
   firstAdmin: (body: { code: string; name: string; email: string; password: string }) =>
     call<Account>("POST", "/api/first-admin", { body }),
-  personOfLink: (token: string) => call<{ name: string }>("POST", "/api/reset-password/person", { body: { token } }),
+  personOfLink: (token: string) => call<LinkOwner>("POST", "/api/reset-password/person", { body: { token } }),
   resetPassword: (body: { token: string; password: string; code: string; keep_keys: boolean }) =>
     call<Account>("POST", "/api/reset-password", { body }),
 

@@ -35,10 +35,11 @@ export function Reset() {
 /** The person learns the name to sign in with, and where; a link that is not valid is told before anything is typed. */
 function Link({ token }: { token: string }) {
   const person = useLoaded(() => calls.personOfLink(token));
-  return <Shown of={person}>{({ name }) => <Form token={token} name={name} />}</Shown>;
+  return <Shown of={person}>{(owner) => <Form token={token} name={owner.name} isNew={owner.new} />}</Shown>;
 }
 
-function Form({ token, name }: { token: string; name: string }) {
+/** A new account has no sign-ins and no keys that could end. */
+function Form({ token, name, isNew }: { token: string; name: string; isNew: boolean }) {
   const trying = useAttempt();
   const { isBusy, attempt } = trying;
   const [typed, setTyped] = useState(NOTHING_TYPED);
@@ -59,16 +60,20 @@ function Form({ token, name }: { token: string; name: string }) {
   };
   return (
     <form onSubmit={submit}>
-      <p>{a().accountOn(name, location.host)}</p>
+      <p>{(isNew ? a().newAccountOn : a().accountOn)(name, location.host)}</p>
       <label>
         {a().userName}
         <input type="text" name="username" autocomplete="username" readOnly value={name} dir="auto" />
       </label>
       <NewPassword typed={typed} onChange={setTyped} others={[name]} isFirst />
-      <p class="note">{a().resetNote}</p>
-      <label class="check">
-        <input type="checkbox" name="keep_keys" /> {a().keepKeys}
-      </label>
+      {!isNew && (
+        <>
+          <p class="note">{a().resetNote}</p>
+          <label class="check">
+            <input type="checkbox" name="keep_keys" /> {a().keepKeys}
+          </label>
+        </>
+      )}
       {isCodeAsked && <CodeField />}
       <Problem of={trying} />
       <button type="submit" class="primary wide" disabled={isBusy || !isGood(typed, [name])}>

@@ -48,6 +48,7 @@ export const people: PeopleWords = {
   setPassword: "تعيين كلمة المرور",
   setPasswordAndSignIn: "تعيين كلمة المرور وتسجيل الدخول",
   accountOn: (name, server) => `هذا يعيّن كلمة مرور الحساب ${name} على ${server}.`,
+  newAccountOn: (name, server) => `لديك حساب جديد ${name} على ${server}. اختر كلمة مروره.`,
   userName: "الاسم",
   signInEnded: "انتهى تسجيل دخولك. انتهت مدته أو أُنهي، أو عطّل مسؤول الحساب أو حذفه.",
   resetNote: "ستنتهي كل عمليات تسجيل الدخول الأخرى لهذا الحساب.",

@@ -42,6 +42,7 @@ export const people: PeopleWords = {
   setPassword: "Passwort festlegen",
   setPasswordAndSignIn: "Passwort festlegen und anmelden",
   accountOn: (name, server) => `Dies legt das Passwort des Kontos ${name} auf ${server} fest.`,
+  newAccountOn: (name, server) => `Sie haben ein neues Konto ${name} auf ${server}. Wählen Sie sein Passwort.`,
   userName: "Name",
   signInEnded:
     "Ihre Anmeldung ist beendet. Sie ist abgelaufen oder wurde beendet, oder das Konto wurde gesperrt oder gelöscht.",

@@ -40,6 +40,7 @@ export const people = {
   setPassword: "Set a password",
   setPasswordAndSignIn: "Set password and sign in",
   accountOn: (name: string, server: string) => `This sets the password of the account ${name} on ${server}.`,
+  newAccountOn: (name: string, server: string) => `You have a new account ${name} on ${server}. Choose its password.`,
   userName: "Name",
   signInEnded:
     "Your sign-in has ended. It expired or was ended, or an administrator has disabled or deleted the account.",

@@ -242,12 +242,13 @@ class SignInApi(Feature):
         "/api/reset-password/person",
         who=ANYONE,
         takes=OpenedLink,
-        answers={200: "the name of the person", 403: "the link is not valid", **_REFUSED},
+        answers={200: "the name of the person, and whether the account is new", 403: "the link is not valid", **_REFUSED},
     )
     async def look_at_link(self, request: Request) -> ASGIApp:
         """Return whose password a link sets. The link can still be used."""
         person = await self._people.of_link(decode(await self._bodies.read(request), OpenedLink).token)
-        return Json({"name": person.body.name})
+        is_new = not person.body.password and person.body.signed_in_at is None
+        return Json({"name": person.body.name, "new": is_new})
 
 
 def shown_account(account: Stored[Account]) -> dict[str, Any]:
