@@ -212,3 +212,63 @@ async def test_a_request_that_is_sent_twice_starts_one_run(tmp_path):
 
     assert 1 == len(ids)
     assert (400, "invalid_request") == (refused.status, error["code"])
+
+
+TWO_WAYS = """
+from fastapi import Body, FastAPI, Form
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from holdfast import Engine
+from holdfast.fastapi import run_routes
+from holdfast.starlette import starlette_routes
+
+async def say(text):
+    yield text
+
+def story(text: str = Body(embed=True), loud: bool = False):
+    return say(text)
+
+def letter(text: str = Form()):
+    return say(text)
+
+async def typed(request):
+    async with request.form() as form:
+        return say(form["text"])
+
+def ann():
+    return "ann"
+
+engine = Engine("sqlite:./data")
+app = FastAPI(lifespan=engine.lifespan)
+app.include_router(run_routes(engine, owner=ann, start=story))
+app.include_router(run_routes(engine, owner=ann, start=letter, prefix="/letters"))
+app.mount("/plain", Starlette(routes=starlette_routes(engine, owner=lambda request: "ann", start=typed)))
+"""
+JSON, TYPED = "application/json", "application/x-www-form-urlencoded"
+
+
+@requirement("start.own-key", "start.idempotent")
+@pytest.mark.parametrize(
+    ("path", "type", "body", "other"),
+    [
+        ("/runs", JSON, b'{"text": "one"}', b'{"text": "two"}'),
+        ("/letters", TYPED, b"text=one", b"text=two"),
+        ("/plain/runs", TYPED, b"text=one", b"text=two"),
+    ],
+    ids=["fastapi", "fastapi form", "starlette"],
+)
+async def test_a_key_that_was_used_for_another_request_starts_nothing(tmp_path, path, type, body, other):
+    """As in the server: a client that reuses a key by mistake is told so, and does not get the old run silently."""
+    (tmp_path / "two_ways.py").write_text(TWO_WAYS)
+    async with (
+        UvicornApp(tmp_path, "two_ways") as app,
+        app.client(headers={"Idempotency-Key": "one", "Content-Type": type}) as client,
+    ):
+        first = await (await client.post(path, body=body)).json()
+        again = await (await client.post(path, body=body)).json()
+        refused = [await client.post(path, body=other), await client.post(f"{path}?loud=true", body=body)]
+        codes = [(each.status, (await each.json())["error"]["code"]) for each in refused]
+        runs = (await (await client.get(path)).json())["runs"]
+
+    assert [first["id"]] == [again["id"]] == [run["id"] for run in runs]
+    assert [(409, "idempotency_conflict")] * 2 == codes

@@ -14,7 +14,7 @@ from holdfast import Completed, Engine, Failed, Interrupted, Limits, Outcome, St
 from holdfast.asgi import events
 from holdfast.asgi.event_stream import EventStream
 from holdfast.engine.core import Core
-from holdfast.errors import RunLimitReached, RunNotFound
+from holdfast.errors import IdempotencyConflict, RunLimitReached, RunNotFound
 from holdfast.events import ErrorInfo, encode_settlement
 from holdfast.fastapi import run_routes
 from holdfast.history import Session
@@ -325,6 +325,21 @@ async def test_a_stop_has_not_stopped_a_run_that_passed_its_limit_first():
 
 
 # a run by the caller's own key
+
+
+@requirement("start.own-key")
+async def test_a_key_of_another_digest_is_refused_and_found_all_the_same(keep):
+    """Who looks for a run knows its key, and not the request that started it."""
+    unread = Source("b")
+    async with Engine(MemoryStore()) as engine:
+        run = await engine.start(Source("a"), key="order-17", digest="one", keep=keep)
+        with pytest.raises(IdempotencyConflict):
+            await engine.start(unread, key="order-17", digest="two", keep=keep)
+        again = await engine.start(Source("c"), key="order-17", digest="one", keep=keep)
+        found = await engine.find("order-17")
+
+    assert [run.id] * 2 == [again.id, found.id]
+    assert 1 == unread.closed
 
 
 @requirement("start.own-key")

@@ -120,6 +120,7 @@ class Engine:
         *,
         owner: str = "",
         key: str | None = None,
+        digest: str = "",
         keep: bool | None = None,
         lifetime: Lifetime = "detached",
         interrupt: Interrupt | None = None,
@@ -132,6 +133,8 @@ class Engine:
         - `owner`: to whom the run belongs.
         - `key`: your name for the run. If the owner has a run of that name, it is returned, and `source` is closed
           unread.
+        - `digest`: a text that stands for what was asked. A key with another digest than before raises
+          `IdempotencyConflict`, and `source` is closed unread.
         - `keep`: whether to save each event before it is shown. Default: yes, if the engine has a store.
         - `lifetime`: `"attached"` stops the run when the first client that reads its events leaves.
         - `interrupt`: called once, with the reason, when the run is told to end, for work in a thread or elsewhere.
@@ -149,6 +152,7 @@ class Engine:
             source,
             owner=owner,
             key=key,
+            digest=digest,
             keep=core.store is not None if keep is None else keep,
             lifetime=lifetime,
             interrupt=interrupt,

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..concurrency.closing import Closing
-from ..errors import IdempotencyConflict, RunNotFound
+from ..errors import RunNotFound
 from ..events import Failed, Source, StoppedBy
 from ..history import Message
 from ..ids import ModelName, NewId, new_id
@@ -144,15 +144,17 @@ class Core:
         interrupt: Interrupt | None = None,
         think: bool = True,
         key: str | None = None,
+        digest: str = "",
     ) -> Run:
         """Start a run that reads a source. `keep` saves its log in the store, so that it outlives the process.
 
         With `think` a leading `<think>…</think>` of an answer is reasoning; without, such tags are text.
         A `key` is the caller's idempotency key, unique for each owner. If it has started a run that can still be
-        opened, that run is returned, and this source is closed unread. `find` returns the run of a key.
+        opened, that run is returned, and this source is closed unread. `IdempotencyConflict` if it had another
+        `digest`. `find` returns the run of a key.
         """
         record = RunRecord(id=self._new_id("run"), owner=owner, model=ModelName(model), kind=kind, lifetime=lifetime)
-        idempotency = None if key is None else caller_key(owner, key)
+        idempotency = None if key is None else caller_key(owner, key, digest)
         return await self.submit(
             record, source=source, keep=keep, interrupt=interrupt, think=think, idempotency=idempotency
         )
@@ -381,7 +383,7 @@ class Core:
 
     async def find(self, key: str, *, owner: str = "") -> Run | None:
         """Return the run that was started with an idempotency key, running or ended; None if there is none."""
-        return await self.repeated(caller_key(owner, key))
+        return await self.repeated(caller_key(owner, key, None))
 
     async def repeated(self, key: Idempotency) -> Run | None:
         """Return the run that a key has started; None if it has started none that can still be opened.
@@ -396,8 +398,7 @@ class Core:
     async def _find_by_key(self, key: Idempotency) -> Run | None:
         run = self._keyed.get((key.owner, key.key))
         if run is not None and run.idempotency is not None and self.here(run.id) is run:
-            if run.idempotency.digest != key.digest:
-                raise IdempotencyConflict
+            key.check(run.idempotency.digest)
             return run
         record = await self.store.find_repeated(key) if self.store is not None else None
         with contextlib.suppress(RunNotFound):  # it may have been deleted since

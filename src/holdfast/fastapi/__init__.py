@@ -17,9 +17,12 @@ from ..asgi import Frame, on_error
 from ..embedding.engine import Engine
 from ..errors import HoldfastError
 from ..events import Source
-from ..starlette.calls import RunCalls, checked_owner
+from ..starlette.calls import RunCalls, checked_owner, keep_body
 
 __all__ = ["run_routes"]
+
+_Key = Annotated[str | None, Header(alias="idempotency-key")]
+"""The key of a request, in the description of the API."""
 
 
 def run_routes(
@@ -66,10 +69,8 @@ def run_routes(
         made = Depends(_dependency(start))
 
         @router.post("", status_code=202, response_class=Response)
-        async def start_run(
-            name: Owner, source: Annotated[Any, made], idempotency_key: Annotated[str | None, Header()] = None
-        ) -> Response:
-            return await calls.start(name, source, idempotency_key)
+        async def start_run(name: Owner, source: Annotated[Any, made], request: Request, key: _Key = None) -> Response:
+            return await calls.start(name, source, request)
 
     return router
 
@@ -101,6 +102,7 @@ class _Route(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
+                await keep_body(request)
                 return await handle(request)
             except HoldfastError as error:
                 return await on_error(request, error)

@@ -17,7 +17,7 @@ from ..asgi import Frame, on_error
 from ..embedding.engine import Engine
 from ..errors import HoldfastError
 from ..events import Source
-from .calls import RunCalls, checked_owner
+from .calls import RunCalls, checked_owner, keep_body
 
 __all__ = ["starlette_routes"]
 
@@ -72,9 +72,14 @@ def starlette_routes(
         return routes
 
     async def begin(name: str, request: Request) -> Response:
-        return await calls.start(name, await _result(start(request)), request.headers.get("idempotency-key"))
+        return await calls.start(name, await _source(start, request), request)
 
     return [*routes, route("", "POST", begin)]
+
+
+async def _source(start: Callable[[Request], Source | Awaitable[Source]], request: Request) -> Any:
+    await keep_body(request)
+    return await _result(start(request))
 
 
 async def _result(given: Any) -> Any:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..asgi import Frame, events
+from ..asgi.idempotency import request_digest
 from ..embedding.engine import Engine
 from ..errors import BadRequest
 from ..events import Source
@@ -27,6 +28,12 @@ def checked_owner(name: Any) -> str:
     return name
 
 
+async def keep_body(request: Request) -> None:
+    """Read the body of a request with an Idempotency-Key, which tells it from another, before an app takes it apart."""
+    if "idempotency-key" in request.headers:
+        await request.body()
+
+
 class RunCalls:
     """Starts, lists, shows, reads and stops runs. What belongs to another owner does not exist."""
 
@@ -34,10 +41,12 @@ class RunCalls:
         self._engine = engine
         self._frame = frame
 
-    async def start(self, owner: str, source: Source, key: str | None) -> Response:
-        """Start a run; 202 with the run. `key` is the Idempotency-Key of the request."""
+    async def start(self, owner: str, source: Source, request: Request) -> Response:
+        """Start a run; 202 with the run. With an Idempotency-Key `keep_body` has to be called before."""
+        key = request.headers.get("idempotency-key")
+        digest = "" if key is None else request_digest(request, await request.body())
         try:
-            run = await self._engine.start(source, owner=owner, key=key)
+            run = await self._engine.start(source, owner=owner, key=key, digest=digest)
         except ValueError as error:
             raise BadRequest(f"Idempotency-Key: {error}") from None
         return _json(await _shown(run), 202)

@@ -9,6 +9,7 @@ import msgspec
 
 from ..access import Payer as Payer
 from ..asks import Ask, ProgramAsk
+from ..errors import IdempotencyConflict
 from ..events import AnySettlement, Event
 from ..history import Message, Session
 from ..ids import ModelName
@@ -84,21 +85,23 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Idempotency(msgspec.Struct, frozen=True):
-    """An idempotency key: two requests of an owner with the same key are one. `digest` is that of the request body."""
+    """An idempotency key: two requests of an owner with the same key are one. Who only looks for it has no `digest`."""
 
     owner: str
     key: str
-    digest: str
+    digest: str | None
+
+    def check(self, digest: str | None) -> None:
+        """Raise `IdempotencyConflict` if the key was first used for a request with another digest."""
+        if self.digest not in (None, digest):
+            raise IdempotencyConflict
 
 
-def caller_key(owner: str, key: str) -> Idempotency:
-    """Return the idempotency key of a run that a program starts under its own key.
-
-    Its line break keeps it apart from the Idempotency-Key of an HTTP request, which cannot contain one.
-    """
+def caller_key(owner: str, key: str, digest: str | None) -> Idempotency:
+    """Return the key of a program's run. Its line break keeps it apart from the Idempotency-Key of an HTTP request."""
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
         raise ValueError(f"a run's key has 1 to {LONGEST_KEY} printable characters")
-    return Idempotency(owner, f"run\n{key}", "")
+    return Idempotency(owner, f"run\n{key}", digest)
 
 
 class Append(msgspec.Struct, frozen=True):

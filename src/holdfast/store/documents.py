@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from ..concurrency.retry import Retry
-from ..errors import IdempotencyConflict, StaleDocument, TooManyKept
+from ..errors import StaleDocument, TooManyKept
 from ..ids import new_id
 from . import Document, Idempotency
 
@@ -251,7 +251,7 @@ async def _call(ask: Callable[[], Awaitable[T]], retry: Retry | None) -> T:
 class KeyUse(msgspec.Struct, frozen=True):
     """The use of an idempotency key: the digest of its request, and the id of the object that the request made."""
 
-    digest: str
+    digest: str | None
     made: str
 
 
@@ -292,6 +292,5 @@ class IdempotencyKeys:
 
 
 def _made_for(key: Idempotency, use: KeyUse) -> str:
-    if use.digest != key.digest:
-        raise IdempotencyConflict
+    key.check(use.digest)
     return use.made

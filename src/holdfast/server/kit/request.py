@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -13,6 +12,7 @@ from starlette.requests import Request
 
 from ...access import ACCESS, Access
 from ...asgi.client import CONNECTION, ClientConnection
+from ...asgi.idempotency import request_digest
 from ...errors import BadRequest
 from ...store import Idempotency
 from ..config.current import CurrentSettings
@@ -172,14 +172,13 @@ def convert(decoded: dict[str, Any], kind: type[T]) -> T:
 
 
 def idempotency(request: Request, body: bytes) -> Idempotency | None:
-    """Return the caller's idempotency key with the digest of path, session and body."""
+    """Return the caller's idempotency key with the digest of the request."""
     key = header(request, b"idempotency-key")
     if key is None:
         return None
     if not key or len(key) > 256 or not key.isprintable():
         raise BadRequest("An Idempotency-Key has 1 to 256 printable characters.", param="Idempotency-Key")
-    place = f"{request.url.path}\n{header(request, b'x-session-id') or ''}\n"
-    return Idempotency(owner_of(request), key, hashlib.sha256(place.encode() + body).hexdigest())
+    return Idempotency(owner_of(request), key, request_digest(request, body))
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

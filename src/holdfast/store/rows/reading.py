@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...errors import IdempotencyConflict, ResumeGap
+from ...errors import ResumeGap
 from ...events import Event, Settled
 from ...history import Message, Session, text_of
 from ...log.segment import decode_segment
@@ -67,8 +67,7 @@ class Reading:
         key = first((yield "key", {"owner": idempotency.owner, "key": idempotency.key}))
         if key is None:
             return None
-        if key["digest"] != idempotency.digest:
-            raise IdempotencyConflict
+        idempotency.check(key["digest"])
         return (yield from self._run_by_number(key["run"]))
 
     def _run_by_number(self, n: int) -> Querying[RunRecord]:

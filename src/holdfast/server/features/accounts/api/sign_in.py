@@ -242,7 +242,11 @@ class SignInApi(Feature):
         "/api/reset-password/person",
         who=ANYONE,
         takes=OpenedLink,
-        answers={200: "the name of the person, and whether the account is new", 403: "the link is not valid", **_REFUSED},
+        answers={
+            200: "the name of the person, and whether the account is new",
+            403: "the link is not valid",
+            **_REFUSED,
+        },
     )
     async def look_at_link(self, request: Request) -> ASGIApp:
         """Return whose password a link sets. The link can still be used."""
