@@ -1,5 +1,6 @@
 """Exports of ChatGPT, Open WebUI and LibreChat are imported as they are, with a truthful report."""
 
+import hashlib
 import io
 import json
 import tempfile
@@ -63,6 +64,26 @@ async def test_a_chat_of_chatgpt_comes_with_its_branches_pictures_and_programs(w
     assert ("gpt-5", "The moon pulls.", 2) == (reply["model"], reply["reasoning"], len(reply["siblings"]))
     assert ("A poem, please.", "**Poem**\n\nO sea", "gpt-4o") == (poem["content"], canvas["content"], canvas["model"])
     assert "2023-11-14T22:13:20.500Z" == question["created_at"]
+
+
+@requirement("imports.chatgpt", "files.answers")
+async def test_a_picture_that_a_model_made_is_part_of_its_response(world):
+    """It is a message of a tool in the export, and no other program shows it there."""
+    pointer = {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_def456"}
+    made = conversation(
+        node("q", "root", "user", "Draw the bay."),
+        node("t", "q", "tool", content={"content_type": "multimodal_text", "parts": [pointer]}, name="t2uay3k.sj1i4kz"),
+        node("a", "t", "assistant", "Here it is."),
+        head="a",
+        title="The bay",
+        conversation_id="drawn",
+    )
+    report = await send(world.api, archive(**{"conversations.json": [made], "file_def456-bay.png": PNG}))
+    _, reply = (await opened(world.api, "bay"))["messages"]
+    picture = {"url": f"holdfast-file:{hashlib.sha256(PNG).hexdigest()}"}
+
+    assert (1, 0) == (report["added"], report["left_out"])
+    assert [{"type": "image_url", "image_url": picture}, {"type": "text", "text": "Here it is."}] == reply["content"]
 
 
 @requirement("imports.chatgpt")

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 
 import msgspec
 
-from ....attachments.kinds import clean_name, inline_url, type_of
+from ....attachments.kinds import PICTURES, clean_name, inline_url, type_of
 from ....concurrency.limited_child import kill_child, limited, start_limited
 from ....errors import BadRequest, HoldfastError
 from ....history import Message, Session, title_from
@@ -231,7 +231,7 @@ class ForeignImport:
 
 
 def _content(message: _ForeignMessage) -> str | list[dict[str, Any]]:
-    """Return the content of a message: a text, or parts if it has files. An answer only names them."""
+    """Return the content of a message: a text, or parts if it has files. A response only names those but pictures."""
     parts = [_part(part, message.role) for part in message.parts]
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
@@ -246,9 +246,9 @@ def _part(part: _Part, role: str) -> dict[str, Any]:
     except ValueError:
         data = b""
     name, kind = clean_name(part.name), type_of(data) if data else None
-    if kind is None or role == "assistant":
+    if kind is None or (role == "assistant" and kind not in PICTURES):
         return {"type": "text", "text": f"*[{name}: not imported]*"}
-    if kind.startswith("image/"):
+    if kind in PICTURES:
         return {"type": "image_url", "image_url": {"url": inline_url(kind, data)}}
     return {"type": "file", "file": {"filename": name, "file_data": inline_url(kind, data)}}
 
