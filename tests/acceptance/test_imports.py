@@ -1,22 +1,27 @@
 """Exports of ChatGPT, Open WebUI and LibreChat are imported as they are, with a truthful report."""
 
+import asyncio
 import hashlib
 import io
 import json
 import tempfile
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from holdfast.server.config.settings import KeySettings
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.exports import PNG, archive, chatgpt, conversation, librechat, node, open_webui
+from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.upstream import Upstream, answer
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -224,6 +229,36 @@ async def test_a_hostile_file_is_refused_with_words_and_leaves_nothing(world, da
 
     assert code == told["error"]["code"]
     assert before == (await world.api.get("/api/sessions?archived=any&limit=200"))["sessions"]
+
+
+@requirement("imports.report")
+async def test_slow_uploads_keep_no_others_from_importing(tmp_path):
+    """Two who send nothing more would else hold all places of a server, for hours."""
+    digests = {name: hashlib.sha256(f"key-of-{name}".encode()).hexdigest() for name in ("ann", "bob", "eve")}
+    keys = tuple(KeySettings(name, sha256=digest) for name, digest in digests.items())
+    async with Upstream() as up, serving(up, tmp_path, settings={"keys": keys}) as world, AsyncExitStack() as opened:
+        host, port = world.api.client.host, world.api.client.port
+        ann, bob, eve = [
+            await opened.enter_async_context(
+                Client(f"http://{host}:{port}", {"Authorization": f"Bearer key-of-{name}"})
+            )
+            for name in digests
+        ]
+        for client, name in ((ann, "ann"), (bob, "bob")):
+            _, writer = await asyncio.open_connection(host, port)
+            opened.callback(writer.close)
+            writer.write(
+                f"POST /api/imports HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer key-of-{name}\r\n"
+                "Content-Length: 1000000\r\n\r\n[".encode()
+            )
+            async with asyncio.timeout(LONG):
+                while (await client.post("/api/imports", body=b"[]")).status != 409:
+                    pass  # it has not begun yet
+        nodes = node("q", "root", "user", "Slow?"), node("a", "q", "assistant", "No.")
+        done = await eve.post("/api/imports", body=json.dumps([conversation(*nodes, head="a")]).encode())
+        report = await done.json()
+
+    assert (200, 1) == (done.status, report["added"])
 
 
 @requirement("imports.report")

@@ -27,7 +27,7 @@ SESSION_ERRORS = (
     ErrorHelp(
         "import_running",
         "409",
-        "the caller imports an export already, or the server as many as it can at once",
+        "the caller imports an export already",
         "An import goes on after its client has left.",
         "Wait until it has ended.",
         "10.20",

@@ -29,15 +29,18 @@ from .others import ForeignImport, Report
 LARGEST_EXPORT = 2 * 1024 * 1024 * 1024
 """Maximum size of an export, in bytes. It is received into a temporary file."""
 MOST_AT_ONCE = 2
-"""Maximum number of imports of all owners at the same time."""
+"""Maximum number of imports of all owners at the same time. Others wait when their upload has arrived."""
 _SECONDS_BETWEEN = 0.25
 _HEADERS = {**PRIVATE, "x-accel-buffering": "no"}
 
 
 class ImportRunning(Conflict):
-    """The owner imports an export already, or the server as many as it can."""
+    """The owner imports an export already."""
 
     code = "import_running"
+
+    def __init__(self) -> None:
+        super().__init__("An import of yours is running. Wait for its end, then try again.")
 
 
 class ImportStopped(HoldfastError):
@@ -73,11 +76,12 @@ class _Going:
         """What became of the chats until now."""
         return self._importing.report
 
-    async def run(self, file: IO[bytes]) -> None:
-        """Import the whole file."""
+    async def run(self, file: IO[bytes], places: asyncio.Semaphore) -> None:
+        """Import the whole file as soon as there is a place."""
         try:
-            async for _ in self._importing.add_all(file):
-                pass
+            async with places:
+                async for _ in self._importing.add_all(file):
+                    pass
         except HoldfastError as error:
             self.error = error
         except BaseException:
@@ -116,6 +120,7 @@ class ImportsApi(Feature):
         self._budgets, self._engine, self._store = budgets, engine, store
         self._tasks = OwnedTasks("imports")
         self._owners: set[str] = set()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     @Endpoint(
         "POST",
@@ -157,9 +162,7 @@ class ImportsApi(Feature):
 
     def _reserve(self, owner: str) -> None:
         if owner in self._owners:
-            raise ImportRunning("An import of yours is running. Wait for its end, then try again.")
-        if len(self._owners) >= MOST_AT_ONCE:
-            raise ImportRunning("Other imports are running. Try again in a few minutes.")
+            raise ImportRunning
         self._owners.add(owner)
 
     def _importing(self, access: Access) -> ForeignImport:
@@ -178,7 +181,7 @@ class ImportsApi(Feature):
 
     async def _run(self, going: _Going, file: IO[bytes], owner: str) -> None:
         try:
-            await going.run(file)
+            await going.run(file, self._places)
         finally:
             self._owners.discard(owner)
             file.close()
