@@ -1,6 +1,9 @@
 """The client for callers that need no more than requests to one server: the command line."""
 
 import asyncio
+import contextlib
+import hashlib
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -104,3 +107,76 @@ def test_a_key_cannot_add_lines_to_a_request():
     """It comes from the environment."""
     with pytest.raises(ValueError, match="control character"):
         Client("http://h", headers={"Authorization": "Bearer k\r\nX-Other: 1"})
+
+
+@requirement("imports.hostile")
+async def test_a_file_is_sent_without_being_in_memory(tmp_path):
+    """An export of gigabytes is imported on a small machine, by a slow server too."""
+    size, sent, arrived, ended = 64 * 1024 * 1024, hashlib.sha256(), hashlib.sha256(), asyncio.Event()
+    with (tmp_path / "export").open("wb") as file:
+        for number in range(64):
+            piece = bytes([number]) * (size // 64)
+            file.write(piece)
+            sent.update(piece)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        left = size
+        while left:
+            data = await reader.read(65536)
+            arrived.update(data)
+            left -= len(data)
+        writer.write(HEAD % 2 + b"ok")
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_unix_server(answer, tmp_path / "s")
+    route = Route(socket_path=str(tmp_path / "s"))
+    tracemalloc.start()
+    try:
+        with (tmp_path / "export").open("rb") as file, closing(Client("http://localhost", route=route)) as client:
+            with closing(await client.send("POST", "/", file)) as reply:
+                body = await reply.read_all()
+        await ended.wait()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        server.close()
+
+    assert (b"ok", sent.digest()) == (body, arrived.digest())
+    assert most < size // 4
+
+
+async def test_a_response_that_comes_before_a_file_was_sent_is_returned(tmp_path):
+    """A server that refuses it reads no more. The rest of the file would be taken for the next request."""
+    came: list[bytes] = []
+    ended = asyncio.Semaphore(0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(HEAD % 2 + b"no")
+        await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()  # until the client has left
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.release()
+
+    (tmp_path / "export").write_bytes(bytes(16 * 1024 * 1024))
+    server = await asyncio.start_unix_server(answer, tmp_path / "s")
+    route = Route(socket_path=str(tmp_path / "s"))
+    try:
+        with (tmp_path / "export").open("rb") as file, closing(Client("http://localhost", route=route)) as client:
+            bodies = []
+            for body in (file, b""):
+                with closing(await client.send("POST", "/", body)) as reply:
+                    bodies.append(await reply.read_all())
+        for _ in came:
+            await ended.acquire()
+    finally:
+        server.close()
+
+    assert [b"no"] * 2 == bodies
+    assert 2 == len(came)

@@ -14,7 +14,7 @@ import os
 import pathlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 import click
 import msgspec
@@ -67,7 +67,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Object | bytes | None = None,
+        body: Object | bytes | IO[bytes] | None = None,
         query: Params | None = None,
         *,
         seconds: float | None = CALL_SECONDS,
@@ -98,7 +98,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Object | bytes | None = None,
+        body: Object | bytes | IO[bytes] | None = None,
         query: Params | None = None,
         seconds: float | None = CALL_SECONDS,
     ) -> bytes:
@@ -120,11 +120,11 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Object | bytes | None = None,
+        body: Object | bytes | IO[bytes] | None = None,
         query: Params | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        if body is None or isinstance(body, bytes):
+        if not isinstance(body, dict):
             return await self._http.send(method, path, body or b"", query=query, headers=headers)
         headers = {"Content-Type": "application/json", **(headers or {})}
         return await self._http.send(method, path, json.dumps(body).encode(), query=query, headers=headers)
@@ -172,7 +172,7 @@ class Api:
                     yield msgspec.json.decode(event)
 
     async def stream(
-        self, method: str, path: str, body: Object | bytes | None = None
+        self, method: str, path: str, body: Object | bytes | IO[bytes] | None = None
     ) -> AsyncGenerator[tuple[str, Object]]:
         """Yield the events of any other stream with their names, until the connection ends."""
         decoder = SSEDecoder(max_event=256 * 1024 * 1024)

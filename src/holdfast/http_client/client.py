@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from typing import IO
 from urllib.parse import urlencode, urlsplit
 
 from .connection import Reply
@@ -40,14 +42,15 @@ class Client:
         self,
         method: str,
         path: str,
-        body: bytes = b"",
+        body: bytes | IO[bytes] = b"",
         *,
         query: Mapping[str, str | int] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Send a request and return its response; the caller closes it. Raises `NotThere` or `Broken`."""
         url = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
-        head = head_of(method, url, {**self._headers, **(headers or {})}, len(body))
+        length = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+        head = head_of(method, url, {**self._headers, **(headers or {})}, length)
         return await self._connections.send(head, body, is_repeatable=method == "GET")
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import IO, cast
 
 import httptools
 
@@ -29,6 +29,8 @@ MOST_WITHOUT_BODY = 256 * 1024
 _BUFFERED = 256 * 1024  # bytes that may be buffered for a reader before reading pauses
 _KEEP_ALIVE = re.compile(r"timeout=(\d{1,6})")
 _OK = 200
+_PIECE = 256 * 1024
+"""Bytes of a file that are sent at once."""
 _READS = 500  # reads after which the loop must have turned
 
 
@@ -204,6 +206,9 @@ class Connection(asyncio.Protocol):
         self._head: asyncio.Future[Reply] | None = None
         self._is_repeatable = False
         self._sent_at = 0.0
+        self._is_sending = False
+        """Whether its body is a file that was not sent to its end."""
+        self._full: asyncio.Future[None] | None = None  # the buffer of the transport
         # for the response
         self._headers: dict[str, str] = {}
         self._reply: Reply | None = None
@@ -223,6 +228,23 @@ class Connection(asyncio.Protocol):
         self._without_body, self._is_repeatable, self._sent_at = 0, is_repeatable, time.monotonic()
         self._transport.write(head + body)
         return self._head
+
+    async def send_file(self, head: bytes, file: IO[bytes]) -> Reply:
+        """Send a request with a file as its body, piece by piece, and return the response.
+
+        The rest is not sent if the response comes before, and then the connection is not used again.
+        """
+        reply, self._is_sending = self.send(head, b"", is_repeatable=False), True
+        await asyncio.to_thread(file.seek, 0)
+        while data := await asyncio.to_thread(file.read, _PIECE):
+            if reply.done() or self._transport is None:
+                break
+            self._transport.write(data)
+            if self._full is not None:
+                await self._full
+        else:
+            self._is_sending = False
+        return await reply
 
     def abort(self) -> None:
         """Close the socket now."""
@@ -298,7 +320,18 @@ class Connection(asyncio.Protocol):
         broken = Repeatable() if self._may_repeat() else Broken()
         broken.__cause__ = error
         self._end(None if is_whole else broken)
+        self.resume_writing()
         self.forget()
+
+    def pause_writing(self) -> None:
+        """Note that the server reads more slowly than a file is sent."""
+        self._full = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Go on with the file."""
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
 
     def forget(self) -> None:
         """Break the reference cycles, once nothing more can come."""
@@ -369,7 +402,12 @@ class Connection(asyncio.Protocol):
         self._head = None
         reply.end()
         transport = self._transport
-        if self._parser.should_keep_alive() and transport is not None and not transport.is_closing():
+        if (
+            self._parser.should_keep_alive()
+            and not self._is_sending
+            and transport is not None
+            and not transport.is_closing()
+        ):
             self._was_used_before = True
             if self._is_paused:
                 self.resume()

@@ -8,6 +8,7 @@ the server may have read the request, so a model may have worked on it.
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import IO
 from urllib.parse import urlsplit
 
 from .addresses import Resolve, resolve
@@ -45,7 +46,7 @@ class Connections:
         self._idle = IdleConnections(keep)
         self._turn = Turn()
 
-    async def send(self, head: bytes, body: bytes = b"", *, is_repeatable: bool = False) -> Reply:
+    async def send(self, head: bytes, body: bytes | IO[bytes] = b"", *, is_repeatable: bool = False) -> Reply:
         """Send a request and return the response. Raises `NotThere` or `Broken`.
 
         The request is sent again on another connection if a kept one was closed before the request can have been read,
@@ -57,7 +58,10 @@ class Connections:
         while True:
             connection = self._idle.take() or await self._connect()
             try:
-                reply = await connection.send(head, body, is_repeatable)
+                if isinstance(body, bytes):
+                    reply = await connection.send(head, body, is_repeatable)
+                else:
+                    reply = await connection.send_file(head, body)
             except Repeatable:
                 continue
             except BaseException:

@@ -35,9 +35,9 @@ def import_command(file: str, **what: Any) -> None:
     path = pathlib.Path(file)
     if path.stat().st_size > _LARGEST:
         raise click.ClickException(f"{file} is larger than 2 GiB.")
-    export = path.read_bytes()
-    is_own = export.startswith(_OWN_BEGIN, _OWN_AT)
-    sys.exit(asyncio.run((_import_own if is_own else _import)(export, **what)))
+    with path.open("rb") as export:
+        is_own = export.read(_OWN_AT + len(_OWN_BEGIN)).endswith(_OWN_BEGIN)
+        sys.exit(asyncio.run((_import_own if is_own else _import)(export, **what)))
 
 
 @click.command("export")
@@ -67,7 +67,7 @@ async def _export(output: IO[bytes], **where: Any) -> None:
             output.write(piece)
 
 
-async def _import_own(export: bytes, as_json: bool, **where: Any) -> int:
+async def _import_own(export: IO[bytes], as_json: bool, **where: Any) -> int:
     async with connect(**where) as api:
         done = await api.call("POST", "/api/account/import", export, seconds=None)
     if as_json:
@@ -78,7 +78,7 @@ async def _import_own(export: bytes, as_json: bool, **where: Any) -> int:
     return 0
 
 
-async def _import(export: bytes, as_json: bool, **where: Any) -> int:
+async def _import(export: IO[bytes], as_json: bool, **where: Any) -> int:
     ended: Object | None = None
     async with connect(**where) as api:
         async for event, told in api.stream("POST", "/api/imports", export):
