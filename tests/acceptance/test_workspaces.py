@@ -50,6 +50,20 @@ async def test_a_folder_is_listed_and_its_files_are_read(world, tmp_path):
 
 
 @requirement("agent.workspace")
+@pytest.mark.parametrize(("tools", "has_files"), [(("files",), True), ((), False)])
+async def test_the_list_of_models_says_which_agents_have_files(up, tmp_path, tools, has_files):
+    """The page offers the files of those alone."""
+    async with serving(up, tmp_path, tools=tools) as served:
+        models = (await served.api.get("/api/models"))["models"]
+        listed = await served.api.client.get(FILES)
+
+    assert {"agent/helper": has_files, "up/m": False, "up/next": False} == {
+        each["id"]: each["files"] for each in models
+    }
+    assert (200 if has_files else 404) == listed.status
+
+
+@requirement("agent.workspace")
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "linked/secret", "a\0b", "none", ".", "x" * 5000])
 async def test_no_path_leads_out_of_the_folder(world, tmp_path, path):
     """Neither by dots, nor by a link, nor from the top of the machine; and no error shows where the folder is."""

@@ -53,6 +53,8 @@ export interface Model {
   sees: boolean | null;
   /** The values of `reasoning_effort` that it takes. */
   efforts: string[];
+  /** It is an agent with files. */
+  files: boolean;
 }
 
 export type OnBreak = NonNullable<Session["on_break"]>;

@@ -32,6 +32,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its API takes a PDF itself."""
     efforts: tuple[str, ...] = ()
     """The reasoning efforts that the upstream's list promises."""
+    files: bool = False
+    """Whether it has a folder of files that its owner can look at."""
 
 
 @runtime_checkable

@@ -21,6 +21,7 @@ import type { ChatDialog } from "../notifications/menu-items";
 import { navigate } from "../router";
 import type { Conversation } from "../state/conversation";
 import { current } from "../state/current";
+import { hasFiles } from "../state/models";
 import { setupForNew } from "../state/presets";
 import { removeWithUndo, rename, setPinned } from "../state/sessions";
 import { complain } from "../state/toasts";
@@ -46,7 +47,8 @@ export function SessionMenu() {
   if (transcript?.shared.value) return null; // only its owner changes it
   const { system, params } = current.value?.session.value ?? setupForNew.value;
   const isSetUp = Boolean(system) || Object.keys(params).length > 0;
-  const agent = transcript?.session.value?.model?.split(/^agent\//)[1];
+  const model = transcript?.session.value?.model ?? "";
+  const agent = hasFiles(model) ? model.split(/^agent\//)[1] : undefined;
   const isPinned = transcript?.session.value?.pinned ?? false;
   return (
     <>

@@ -31,6 +31,9 @@ export const onBreakOf = (id: string | null): OnBreak =>
 export const effortsOf = (id: string | null): string[] =>
   models.value.models.find((model) => model.id === id)?.efforts ?? [];
 
+/** Whether a model is an agent with files. */
+export const hasFiles = (id: string): boolean => models.value.models.some((model) => model.id === id && model.files);
+
 /** Whether a model writes fixed text, to test a client. */
 export const isTest = (id: string): boolean => id.startsWith("scripted/");
 

@@ -399,7 +399,8 @@ class AgentSources:
         except ModelNotFound:
             found = None
         known = ModelFacts() if found is None else await facts_of(found.provider, found.model)
-        return msgspec.structs.replace(known, efforts=())
+        has_files = agent is not None and agent.files is not None
+        return msgspec.structs.replace(known, efforts=(), files=has_files)
 
     async def _summarise(self, record: RunRecord, out: Outlet) -> None:
         """Let an agent's model sum up: that needs no tools, and what is too long is sent in less and less."""

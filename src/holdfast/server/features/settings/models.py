@@ -38,6 +38,8 @@ class Listed(msgspec.Struct, frozen=True):
     """Whether it takes pictures; None if nobody has said."""
     efforts: tuple[str, ...] = ()
     """The values of `reasoning_effort` that it takes."""
+    files: bool = False
+    """Whether it is an agent with files."""
 
 
 ALL = {"all": "true for the demo models too, if a real provider lists a model"}
@@ -131,7 +133,7 @@ async def _described(providers: Providers, listed: Sequence[Listed]) -> list[Lis
     described: list[Listed] = []
     for model in listed:
         facts = await facts_of(by_name[model.provider], model.name)
-        described.append(msgspec.structs.replace(model, window=facts.window, sees=facts.sees))
+        described.append(msgspec.structs.replace(model, window=facts.window, sees=facts.sees, files=facts.files))
     return described
 
 
