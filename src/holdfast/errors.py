@@ -433,7 +433,7 @@ class NoAnswer(ProviderError):
     status = NOT_RETRIED
 
     def __init__(self) -> None:
-        super().__init__("The model gave no answer.")
+        super().__init__("The model gave no response.")
 
 
 class AnswerLost(ProviderBroke):

@@ -47,7 +47,7 @@ async def test_one_press_makes_one_answer_of_all_and_the_vote_is_still_blind(new
     tab = await new_tab("/compare")
     await set_up(tab, ["up/one", "up/two"], blind=True)
     await tab.say("How old is the moon?")
-    await tab.page.get_by_role("button", name="Synthesize the answers").press("Enter")
+    await tab.page.get_by_role("button", name="Synthesize the responses").press("Enter")
     dialog = tab.page.get_by_role("dialog")
     await dialog.get_by_role("combobox").fill("up/judge")
     await dialog.get_by_role("combobox").press("Enter")

@@ -371,7 +371,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_and_told_of(shell):
     [
         ("up/end:length", 3, "Truncated: token limit reached. The partial response was saved."),
         ("up/end:cut", 1, "Failed: "),
-        ("up/end:empty", 1, "Failed: The model gave no answer."),
+        ("up/end:empty", 1, "Failed: The model gave no response."),
         ("scripted/fail", 1, "Failed: This model fails on purpose. The partial response was saved."),
     ],
 )

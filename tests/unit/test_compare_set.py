@@ -191,7 +191,7 @@ def test_a_batch_without_answers_has_a_page_too():
     text = told([BatchPrompt("?", "42")], ["up/a", "up/b"], [], status="stopped")
 
     assert [] == Page(text).open
-    assert "<strong>stopped</strong>, 0 of 2 answers" in text
+    assert "<strong>stopped</strong>, 0 of 2 responses" in text
 
 
 def test_the_page_stays_small_and_says_what_it_left_out():

@@ -91,14 +91,14 @@ class AlreadyDecided(Conflict):
     code = "already_decided"
 
     def __init__(self) -> None:
-        super().__init__("The vote was on these answers, so no pane can answer again. Start a new comparison.")
+        super().__init__("The vote was on these responses, so no pane can answer again. Start a new comparison.")
 
 
 class AllCompleted(Conflict):
     """There is no pane to run again."""
 
     def __init__(self) -> None:
-        super().__init__("Every pane has completed. Reroll a single pane to get another answer from it.")
+        super().__init__("Every pane has completed. Reroll a single pane to get another response from it.")
 
 
 class StillBlind(Conflict):

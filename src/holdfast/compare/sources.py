@@ -57,7 +57,7 @@ class PaneFailed(SourceFailed):
     code = "pane_failed"
 
     def __init__(self) -> None:
-        super().__init__("The answer of this model failed. The reason is shown after the reveal.")
+        super().__init__("The response of this model failed. The reason is shown after the reveal.")
 
 
 class PaneReport:

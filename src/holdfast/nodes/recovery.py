@@ -103,6 +103,6 @@ class Recovery:
         except Exception:
             logger.exception("run %s could not be resumed", pump.run.id)
         if source is None:
-            raise AnswerLost("The server ended while the answer was being generated.")
+            raise AnswerLost("The server ended while the response was being generated.")
         pump.append(segment_of([Notice("resumed", "The server was started again, and the answer goes on.")]))
         return source

@@ -3,7 +3,7 @@ import { type Language, t } from ".";
 
 const en = {
   synthesis: "Synthesis",
-  synthesize: "Synthesize the answers",
+  synthesize: "Synthesize the responses",
   synthesizeWith: (model: string) => `Synthesize with ${model}`,
   madeOf: (labels: string) => `Made of ${labels}`,
   isOld: "The panes have answered again since.",

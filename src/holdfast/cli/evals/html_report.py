@@ -13,9 +13,9 @@ from ...markup import Child, Markup, tag
 from ..client import Object
 
 MOST_SHOWN = 200
-"""Maximum number of prompts with answers on the page: more would be slow to open. `--responses` has all of them."""
+"""Maximum number of prompts with responses on the page: more would be slow to open. `--responses` has all of them."""
 LONGEST = 4000
-"""Maximum length of an answer on the page, in characters."""
+"""Maximum length of a response on the page, in characters."""
 
 LEFT, RIGHT, ROW, WIDTH = 190, 84, 38, 760
 """Pixels: width of names, width of numbers, height of a row, width of a plot."""
@@ -38,7 +38,7 @@ def report_page(report: Object, cells: Sequence[Object]) -> str:
 def _header(batch: Object) -> Markup:
     progress = batch["progress"]
     state = batch["status"]
-    answered = f"{progress['done']:,} of {progress['total']:,} answers"
+    answered = f"{progress['done']:,} of {progress['total']:,} responses"
     facts: list[Child] = [
         f"{batch['prompts']:,} prompts",
         f"{len(batch['models'])} models",
@@ -94,8 +94,8 @@ def _plots(models: Sequence[Object], cells: Sequence[Object]) -> list[Markup]:
             completed[cell["model"]].append(cell)
     plots = []
     if any(model["agreement"]["asked"] for model in models):
-        plots.append(_section("Agreement with the expected answers", _AGREEMENT, _agreement(models)))
-    plots.append(_section("How the answers ended", _legend(models), _outcomes(models)))
+        plots.append(_section("Agreement with the expected responses", _AGREEMENT, _agreement(models)))
+    plots.append(_section("How the responses ended", _legend(models), _outcomes(models)))
     for field, title, unit in (
         ("ttft_ms", "Time to the first word", "ms"),
         ("tokens_per_second", "Speed, in tokens a second", ""),
@@ -106,8 +106,8 @@ def _plots(models: Sequence[Object], cells: Sequence[Object]) -> list[Markup]:
     return plots
 
 
-_AGREEMENT = "The dot is the share of right answers, the line its 95% interval. No answer counts as not right."
-_SPREAD = "The mark is the median, the box the middle half, the line the middle 90%. Completed answers only."
+_AGREEMENT = "The dot is the share of right responses, the line its 95% interval. No response counts as not right."
+_SPREAD = "The mark is the median, the box the middle half, the line the middle 90%. Completed responses only."
 
 
 def _section(title: str, note: Child, plot: Markup) -> Markup:
@@ -126,7 +126,7 @@ def _agreement(models: Sequence[Object]) -> Markup:
         ]
 
     ticks = [(share, _share(share)) for share in (0, 0.25, 0.5, 0.75, 1)]
-    return _chart([model["model"] for model in models], 1.0, ticks, draw, "Share of right answers for each model")
+    return _chart([model["model"] for model in models], 1.0, ticks, draw, "Share of right responses for each model")
 
 
 def _outcomes(models: Sequence[Object]) -> Markup:
@@ -305,7 +305,7 @@ def _notes(batch: Object) -> Markup:
         "regex": "the expected pattern is found in it",
     }[batch["match"]]
     judged = (
-        f"An answer is right if {how}. Only completed answers are judged, and only they count for speed. "
+        f"A response is right if {how}. Only completed responses are judged, and only they count for speed. "
         "Times are from the moment a model was asked; ≈ marks tokens of which some are estimated. Intervals of shares "
         "are Wilson's, at 95%."
     )

@@ -151,7 +151,7 @@ class AiSdk(Feature):
             ui_message=turn.goes_on_with,
         )
         if body.if_busy == "queue" and turn.parent != HEAD:
-            raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
+            raise BadRequest("An edit or a new response cannot be queued: wait, or interrupt.", param="if_busy")
         await check_references(self._store, session.id, turn.input)
         return await allowed.start(
             allowed.record(ask, session_id=session.id),

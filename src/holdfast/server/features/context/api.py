@@ -37,7 +37,9 @@ class NothingToCompact(Conflict):
     code = "nothing_to_compact"
 
     def __init__(self) -> None:
-        super().__init__("There is nothing to summarise: no answer comes before this place, or a summary stands there.")
+        super().__init__(
+            "There is nothing to summarise: no response comes before this place, or a summary stands there."
+        )
 
 
 class Compact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

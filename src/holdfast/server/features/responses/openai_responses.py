@@ -288,7 +288,7 @@ class ResponsesApi(Feature):
         """Stop a response, and delete it."""
         run = await self._own(request)
         if run.record.session_id is not None:
-            raise Conflict(f"This answer belongs to session {run.record.session_id}. Delete that session instead.")
+            raise Conflict(f"This response belongs to session {run.record.session_id}. Delete that session instead.")
         await stop_within(run)
         await self._store.delete_run(run.id)
         self._engine.forget(run.id)

@@ -143,7 +143,7 @@ def _check_busy(decoded: NewRun | Regenerate, parent: str | None) -> None:
     if decoded.if_busy == "steer" and not isinstance(decoded, NewRun):
         raise BadRequest("Only a new message can steer a run: wait, or interrupt.", param="if_busy")
     if decoded.if_busy == "queue" and parent != HEAD:
-        raise BadRequest("An edit or a new answer cannot be queued: wait, or interrupt.", param="if_busy")
+        raise BadRequest("An edit or a new response cannot be queued: wait, or interrupt.", param="if_busy")
 
 
 GO_ON_WORKING = "Continue the task from where you are. Do not repeat what you have done."
@@ -259,11 +259,11 @@ def _automatic(text: str) -> Message:
 
 def _check_can_continue(session: Session, message: Message) -> None:
     if message.id != session.head_id:
-        raise StaleView("Only the last answer can be continued. Load the session again.")
+        raise StaleView("Only the last response can be continued. Load the session again.")
     if isinstance(message.content, list) and message.role == "assistant":
-        raise Conflict("An answer with pictures cannot be continued. Regenerate it, or ask for the rest.")
+        raise Conflict("A response with pictures cannot be continued. Regenerate it, or ask for the rest.")
     if message.role != "assistant" or not message.partial:
-        raise Conflict("This message is not a cut-off answer: there is nothing to continue.")
+        raise Conflict("This message is not a cut-off response: there is nothing to continue.")
 
 
 async def _about_message(

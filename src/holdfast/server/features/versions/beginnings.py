@@ -64,13 +64,13 @@ async def beginning_from(run: Run, after: int | None, text: str | None) -> Begin
 def beginning_with(message: Message, text: str | None) -> Beginning:
     """Return a message's text as the beginning of another answer, or the text that a person has made of it."""
     if message.role != "assistant":
-        raise BadRequest("Only an answer of a model can be forked.", param="message_id")
+        raise BadRequest("Only a response of a model can be forked.", param="message_id")
     if not isinstance(message.content, str):
-        raise CannotFork("This answer has pictures, which no other model can go on with. Fork the chat after it.")
+        raise CannotFork("This response has pictures, which no other model can go on with. Fork the chat after it.")
     if message.steps or message.tool_calls:
-        raise CannotFork("This answer has tool calls. Fork its run after one of its steps.")
+        raise CannotFork("This response has tool calls. Fork its run after one of its steps.")
     if not isinstance(message.content, str):
-        raise CannotFork("This answer has pictures, behind which no model can go on. Fork its run before them.")
+        raise CannotFork("This response has pictures, behind which no model can go on. Fork its run before them.")
     kept = message.content if text is None else text
     thoughts = [Reasoning(message.reasoning, earlier=True)] if message.reasoning else []
     return Beginning(
@@ -107,7 +107,9 @@ def _of_chat(events: Sequence[Event]) -> tuple[Event, ...]:
             )
         if isinstance(event, (Text, Reasoning)):
             if event.choice:
-                raise CannotFork("A run with several choices has no single text with which another answer could begin.")
+                raise CannotFork(
+                    "A run with several choices has no single text with which another response could begin."
+                )
             kept.append(event)
         elif isinstance(event, LegStarted):
             kept.append(msgspec.structs.replace(event, usage=Usage()))  # another run has paid for it
@@ -128,7 +130,7 @@ def _of_agent(events: Sequence[Event]) -> tuple[Event, ...]:
             f"Fork {where}."
         )
     if steps.is_answered:
-        raise CannotFork("The agent had ended its answer there: send a new message, or fork after an earlier step.")
+        raise CannotFork("The agent had ended its response there: send a new message, or fork after an earlier step.")
     return tuple(_joined([event for event in events if boundary and isinstance(event, OF_STEPS)]))
 
 

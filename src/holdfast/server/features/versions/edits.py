@@ -75,7 +75,7 @@ class EditsApi(Feature):
 def _edited(message: Message, text: str, author: str, now: float) -> Message:
     """Return an answer with another text: no run has said it, so it has none, and no figures."""
     if message.role != "assistant" or not isinstance(message.content, str | None):
-        raise BadRequest("Only an answer that is all text can be edited so. Edit your own message and send it.")
+        raise BadRequest("Only a response that is all text can be edited so. Edit your own message and send it.")
     changed: dict[str, Any] = {"content": text}
     if message.steps:
         *steps, last = message.steps

@@ -114,7 +114,7 @@ class ForksApi(Feature):
         id = run.record.session_id
         session = None if id is None else await self._store.get_session(id)
         if session is None or session.kind != "chat":
-            raise CannotFork("This run belongs to no chat in which another answer could stand.")
+            raise CannotFork("This run belongs to no chat in which another response could stand.")
         return session
 
     async def _message(self, session: Session, message_id: str) -> Message:
@@ -128,7 +128,7 @@ class ForksApi(Feature):
         name = allowed.model.name
         is_agent = self._agents.kind_of(name) == AGENT
         if is_agent and (kind != AGENT or self._agents.is_published(name)):
-            raise CannotFork(f"{name} cannot go on in the middle of an answer. Choose another model.")
+            raise CannotFork(f"{name} cannot go on in the middle of a response. Choose another model.")
 
     async def _start(
         self,

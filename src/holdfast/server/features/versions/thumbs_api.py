@@ -54,7 +54,7 @@ class ThumbsApi(Feature):
         if message is None:
             raise MessageNotFound(message_id)
         if message.role != "assistant" or message.model is None:
-            raise BadRequest("Only an answer of a model can have a vote.", param="message_id")
+            raise BadRequest("Only a response of a model can have a vote.", param="message_id")
         thumb = Thumb(
             session_id=session.id,
             message_id=message.id,

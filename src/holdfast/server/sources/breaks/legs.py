@@ -246,7 +246,7 @@ class Legs:
     async def resume(self, found: FoundModel, request: ChatRequest, reason: str) -> None:
         """Go on with an answer that has broken off in another process, or that a person has forked."""
         if (how := how_to_continue(found, request, self._written.text)) is None:
-            raise ProviderBroke("The answer cannot be continued.")
+            raise ProviderBroke("The response cannot be continued.")
         self._written.legs += 1
         self._asked = [found.name]
         await self._go_on(found, request, further_request(request, how, self._written), how, reason)
