@@ -149,6 +149,11 @@ REQUIREMENTS: dict[str, str] = {
         "never with an API key."
     ),
     "mcp.sealed": "Headers and variables of an MCP server are stored encrypted, and never shown again.",
+    "mcp.oauth": "A person connects an account at an MCP server by OAuth; their agents use it until they disconnect.",
+    "mcp.oauth-attempt": "Only the sign-in that has begun to connect an account finishes it, once, in ten minutes.",
+    "mcp.oauth-refresh": "A token that has ended is refreshed once, by one server; a refused account is forgotten.",
+    "mcp.oauth-addresses": "No address that an MCP server names for the access leads into a network of one's own.",
+    "mcp.oauth-secret": "No answer, page, log or export has a token or a code; erasing a person erases theirs.",
     "managed.agents": "An admin adds, tries, changes and removes agents; a change reaches the next run.",
     "managed.users": "An agent that was set up in the page is there for the people and groups that it names.",
     "managed.cli": "Agents and MCP servers are set up and tried by commands.",

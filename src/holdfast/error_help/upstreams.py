@@ -191,6 +191,31 @@ MODEL_ERRORS = (
         "28.18",
     ),
     ErrorHelp(
+        "tool_server_not_connected",
+        "403",
+        "an MCP server of the agent needs an account, and yours is not connected",
+        "It was never connected, or its access has ended or was revoked. No token is used for another address.",
+        "Connect it in the page: *Settings*, *Accounts of your agents*. A shared one is connected by an admin.",
+        "41.9",
+    ),
+    ErrorHelp(
+        "mcp_not_connected",
+        "502",
+        "the account at an MCP server could not be connected",
+        "The server that grants the access cannot be used, or has refused. The message says why. Its addresses must "
+        "begin with `https://`, and may be in a network of your own only if the MCP server is there too.",
+        "Try again. If it takes only clients that it knows, set `client_id` of the MCP server.",
+        "41.9",
+    ),
+    ErrorHelp(
+        "mcp_attempt_refused",
+        "403",
+        "what the browser has brought back is for no attempt of yours to connect an account",
+        "Another person or sign-in has begun it, it was used, or ten minutes have passed.",
+        "Begin again with *Connect*.",
+        "41.9",
+    ),
+    ErrorHelp(
         "tools_unsupported",
         "400",
         "the request or the agent has tools, but the model cannot call tools",

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
-__all__ = ["Address", "Resolve", "resolve", "resolve_public"]
+__all__ = ["Address", "Resolve", "is_private", "resolve", "resolve_public"]
 
 Address: TypeAlias = tuple[
     int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]
@@ -42,6 +42,15 @@ async def resolve_public(host: str, port: int) -> Sequence[Address]:
     if not found:
         raise OSError(f"{host} has no public address")
     return found
+
+
+async def is_private(host: str, port: int) -> bool:
+    """Return whether a host has only addresses in networks of one's own. False for a host that is not found."""
+    try:
+        found = await resolve(host, port)
+    except OSError:
+        return False
+    return not any(_is_public(address[4][0]) for address in found)
 
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")

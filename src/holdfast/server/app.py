@@ -127,7 +127,7 @@ class HoldfastServer:
         )
         self.settings = SettingsFeature(http.bodies, current, configured, running.models, running.breaks)
         budgets = BudgetsFeature(people, running.budgets, self.engine, store)
-        agents = EquipmentFeature(http.bodies, running, configured, people.callers.is_fresh)
+        agents = EquipmentFeature(http.bodies, running, configured, people.callers.is_fresh, sealer, settings, environ)
         started = [self.accounts, self.settings, agents]  # in this order
         versions = VersionsFeature(http, running, reach, sessions.views)
         context = ContextFeature(http, running, reach, sessions.views)

@@ -55,6 +55,17 @@ interface Described {
   approval: Approval;
   timeout: number;
   shared: boolean;
+  /** "oauth": people connect accounts of theirs. */
+  auth: "" | "oauth";
+  client_id: string;
+  scopes: string[];
+}
+
+/** An account of the caller at an MCP server, or one that can be connected. */
+export interface McpAccount {
+  server: string;
+  shared: boolean;
+  connected_at: string | null;
 }
 
 /** A secret that is null stays as it is stored. */
@@ -70,6 +81,7 @@ export interface McpServer extends Described {
   editable: boolean;
   state: "connected" | "failed" | "idle";
   why: string | null;
+  connected_at: string | null;
   agents: string[];
 }
 
@@ -90,6 +102,7 @@ export interface Called {
 
 const agent = (name: string) => `/api/agents/${encodeURIComponent(name)}`;
 const server = (name: string) => `/api/mcp/${encodeURIComponent(name)}`;
+const account = (name: string) => `/api/mcp-accounts/${encodeURIComponent(name)}`;
 
 export const agentCalls = {
   agents: () => call<Agents>("GET", "/api/agents"),
@@ -103,6 +116,10 @@ export const agentCalls = {
   removeServer: (name: string) => call<void>("DELETE", server(name)),
   testServer: (body: ServerChange) => call<Found>("POST", "/api/mcp/test", { body }),
   connect: (name: string) => call<Found>("POST", `${server(name)}/connect`),
+  accounts: () => call<{ accounts: McpAccount[] }>("GET", "/api/mcp-accounts"),
+  beginAccount: (name: string) => call<{ url: string }>("POST", account(name)),
+  finishAccount: (body: Record<string, string>) => call<McpAccount>("POST", "/api/mcp-accounts", { body }),
+  disconnect: (name: string) => call<void>("DELETE", account(name)),
   callTool: (name: string, tool: string, args: Record<string, unknown>) =>
     call<Called>("POST", `${server(name)}/call`, { body: { tool, arguments: args } }),
 };

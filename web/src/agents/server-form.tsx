@@ -82,7 +82,7 @@ export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
         </div>
         {isCommand ? <Command server={server} /> : <Address server={server} />}
         <Pairs pairs={pairs} isCommand={isCommand} onChange={setPairs} />
-        <More server={server} />
+        <More server={server} isCommand={isCommand} />
         <Problem of={trying} />
         <p class="found" role="status">
           {found}
@@ -102,10 +102,15 @@ export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
 
 function Address({ server }: { server: McpServer | null }) {
   return (
-    <label>
-      {w().address}
-      <input type="url" name="url" dir="ltr" required defaultValue={server?.url} />
-    </label>
+    <>
+      <label>
+        {w().address}
+        <input type="url" name="url" dir="ltr" required defaultValue={server?.url} />
+      </label>
+      <label class="check">
+        <input type="checkbox" name="oauth" defaultChecked={server?.auth === "oauth"} /> {w().oauth}
+      </label>
+    </>
   );
 }
 
@@ -184,7 +189,7 @@ function Pairs({ pairs, isCommand, onChange }: PairsProps) {
   );
 }
 
-function More({ server }: { server: McpServer | null }) {
+function More({ server, isCommand }: { server: McpServer | null; isCommand: boolean }) {
   return (
     <details class="fold">
       <summary>{t().moreOptions}</summary>
@@ -208,6 +213,18 @@ function More({ server }: { server: McpServer | null }) {
         {w().allowedTools}
         <input type="text" name="tools" dir="ltr" spellcheck={false} defaultValue={server?.tools?.join(", ")} />
       </label>
+      {!isCommand && (
+        <div class="fields">
+          <label>
+            {w().clientId}
+            <input type="text" name="client_id" dir="ltr" spellcheck={false} defaultValue={server?.client_id} />
+          </label>
+          <label>
+            {w().scopes}
+            <input type="text" name="scopes" dir="ltr" spellcheck={false} defaultValue={server?.scopes.join(" ")} />
+          </label>
+        </div>
+      )}
       <label class="check">
         <input type="checkbox" name="shared" defaultChecked={server?.shared} /> {w().shared}
       </label>
@@ -237,5 +254,8 @@ function fromForm(form: HTMLFormElement, isCommand: boolean, pairs: Pair[]): Ser
     approval: text("approval") as Approval,
     timeout: Number(text("timeout") || 0),
     shared: given.has("shared"),
+    auth: given.has("oauth") ? "oauth" : "",
+    client_id: text("client_id"),
+    scopes: text("scopes").split(/\s+/).filter(Boolean),
   };
 }

@@ -7,6 +7,7 @@ import { Icon } from "../ui/icon";
 import { type Loaded, Shown } from "../ui/loaded";
 import { t } from "../words";
 import { w } from "../words/agents";
+import { AccountOf } from "./accounts";
 import { agentCalls, type McpServer } from "./calls";
 import { ServerForm } from "./server-form";
 import { ToolsDialog } from "./tools-dialog";
@@ -30,7 +31,7 @@ export function Servers({ of, onChange }: ServersProps) {
           servers.length ? (
             <ul class="cards">
               {servers.map((server) => (
-                <Line key={server.name} server={server} onOpen={setOpen} />
+                <Line key={server.name} server={server} onOpen={setOpen} onChange={onChange} />
               ))}
             </ul>
           ) : (
@@ -69,7 +70,13 @@ export function Servers({ of, onChange }: ServersProps) {
   );
 }
 
-function Line({ server, onOpen }: { server: McpServer; onOpen: (open: Open) => void }) {
+interface LineProps {
+  server: McpServer;
+  onOpen: (open: Open) => void;
+  onChange: () => Promise<unknown>;
+}
+
+function Line({ server, onOpen, onChange }: LineProps) {
   const { name, url, command, state, why, agents, editable } = server;
   return (
     <li data-server={name}>
@@ -81,6 +88,12 @@ function Line({ server, onOpen }: { server: McpServer; onOpen: (open: Open) => v
         </p>
         {agents.length > 0 && <p class="note">{w().usedBy(agents.join(", "))}</p>}
         {why && <p class="problem">{why}</p>}
+        {server.auth === "oauth" && (
+          <AccountOf
+            account={{ server: name, shared: server.shared, connected_at: server.connected_at }}
+            onChange={onChange}
+          />
+        )}
       </div>
       <span class="ends">
         {!editable && (

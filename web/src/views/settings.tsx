@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { Accounts } from "../agents/accounts";
 import { key } from "../api";
 import { forgetKey } from "../connection";
 import { Shortcuts } from "../help";
@@ -10,7 +11,7 @@ import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
 import { OwnShares } from "../shared/own-shares";
-import { caller } from "../state/caller";
+import { caller, isGuest } from "../state/caller";
 import { density, setDensity, setTheme, setWhileRunning, theme, whileRunning } from "../state/preferences";
 import { w } from "../words/agents";
 import { a } from "../words/people";
@@ -41,6 +42,7 @@ export default function Settings() {
           {caller.value?.via === "local" && <AddAccounts />}
         </Group>
         <Group name={t().settingsOfYou}>
+          {caller.value && !isGuest.value && <Accounts />}
           <Permissions />
           <OwnShares />
           <Later load={IMPORT} />

@@ -83,6 +83,17 @@ const en = {
   timeout: "Seconds for a call (0: no limit)",
   allowedTools: "Tools for agents (leave blank for all)",
   shared: "One connection for everyone: they see each other's data there",
+  accounts: "Accounts of your agents",
+  accountsNote: "Your agents use these servers as you. Connect an account to let them.",
+  connectAt: (name: string) => `Connect an account at ${name}`,
+  disconnectAt: (name: string) => `Disconnect the account at ${name}`,
+  connectedAt: (at: string) => `Connected as of ${at}`,
+  connect: "Connect",
+  disconnect: "Disconnect",
+  accountConnected: (name: string) => `Connected: ${name}`,
+  oauth: "People connect accounts of their own (OAuth)",
+  clientId: "Client id for OAuth (blank: register by itself)",
+  scopes: "Scopes for OAuth (blank: what the server asks for)",
 };
 
 export type AgentWords = typeof en;
@@ -172,6 +183,17 @@ const de: AgentWords = {
   timeout: "Sekunden je Aufruf (0: ohne Grenze)",
   allowedTools: "Tools für Agenten (leer: alle)",
   shared: "Eine Verbindung für alle: Sie sehen dort die Daten der anderen",
+  accounts: "Konten Ihrer Agenten",
+  accountsNote: "Ihre Agenten nutzen diese Server in Ihrem Namen. Verbinden Sie ein Konto, um das zu erlauben.",
+  connectAt: (name) => `Ein Konto bei ${name} verbinden`,
+  disconnectAt: (name) => `Das Konto bei ${name} trennen`,
+  connectedAt: (at) => `Verbunden seit ${at}`,
+  connect: "Verbinden",
+  disconnect: "Trennen",
+  accountConnected: (name) => `Verbunden: ${name}`,
+  oauth: "Jeder verbindet ein eigenes Konto (OAuth)",
+  clientId: "Client-ID für OAuth (leer: meldet sich selbst an)",
+  scopes: "Scopes für OAuth (leer: was der Server verlangt)",
 };
 
 const ar: AgentWords = {
@@ -263,6 +285,17 @@ const ar: AgentWords = {
   timeout: "ثواني الاستدعاء (0: بلا حد)",
   allowedTools: "أدوات الوكلاء (اتركها فارغة للكل)",
   shared: "اتصال واحد للجميع: يرى كل منهم بيانات الآخرين هناك",
+  accounts: "حسابات وكلائك",
+  accountsNote: "يستخدم وكلاؤك هذه الخوادم باسمك. صِل حسابًا للسماح لهم.",
+  connectAt: (name) => `وصل حساب لدى ${name}`,
+  disconnectAt: (name) => `فصل الحساب لدى ${name}`,
+  connectedAt: (at) => `متصل منذ ${at}`,
+  connect: "وصل",
+  disconnect: "فصل",
+  accountConnected: (name) => `تم الوصل: ${name}`,
+  oauth: "يصل كل شخص حسابه الخاص (OAuth)",
+  clientId: "معرّف العميل لـ OAuth (فارغ: تسجيل تلقائي)",
+  scopes: "نطاقات OAuth (فارغ: ما يطلبه الخادم)",
 };
 
 const ALL: Record<Language, AgentWords> = { en, de, ar };

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
@@ -46,6 +47,7 @@ from ..tools import ToolContext, ToolError, ToolOutput
 from ..tools.forms import NotAForm, fields_of
 from .described import McpServer, ToolServerAway
 from .limit import MOST_BYTES, limit_response
+from .pool import Bearer
 from .stdio import POLITE, ErrorOutput, stdio
 
 logger = logging.getLogger(__name__)
@@ -64,13 +66,40 @@ _CALL: ContextVar[ToolContext | None] = ContextVar("holdfast_mcp_call", default=
 """The call of this task. What a server of an older protocol asks comes in no call's task."""
 
 
+class _BearerAuth(httpx2.Auth):
+    """Sends the owner's token with each request, and once more with a new one if it was refused.
+
+    Without a token the request goes out as it is: an exception here would end the task of the SDK.
+    """
+
+    def __init__(self, bearer: Bearer) -> None:
+        self._bearer = bearer
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the request with a token."""
+        token = await self._token("")
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        response = yield request
+        if token and response.status_code == HTTPStatus.UNAUTHORIZED and (newer := await self._token(token)):
+            request.headers["Authorization"] = f"Bearer {newer}"
+            yield request
+
+    async def _token(self, refused: str) -> str:
+        try:
+            return await self._bearer(refused)
+        except ToolServerAway:
+            return ""
+
+
 class McpConnection:
     """A connection, open until `close` or until the server is gone: then it `is_over`."""
 
-    def __init__(self, described: McpServer, table: ProcessTable | None = None) -> None:
+    def __init__(self, described: McpServer, table: ProcessTable | None = None, bearer: Bearer | None = None) -> None:
         self.began = time.monotonic()
         self.is_over = False
         self._described = described
+        self._auth = None if bearer is None else _BearerAuth(bearer)
         self._processes = Processes(f"mcp-{described.name}", table)
         self._errors = ErrorOutput(described)
         self._closing = asyncio.Event()
@@ -99,6 +128,7 @@ class McpConnection:
                 httpx2.AsyncClient,
                 headers={"accept-encoding": "identity", **described.headers},
                 timeout=HTTP_TIMES,
+                auth=self._auth,
                 event_hooks={"response": [limit_response]},
             )
             async with await asyncio.to_thread(made) as http:  # it reads certificates, which would block the event loop

@@ -21,6 +21,19 @@ class ToolServerAway(HoldfastError):
     status = 502
 
 
+class ToolServerNotConnected(ToolServerAway):
+    """The owner of a run has no account at an MCP server that needs one, or has it no longer."""
+
+    code = "tool_server_not_connected"
+    status = 403
+    type = "permission_error"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"MCP server {name} needs an account. Connect yours in the settings of the page, and try again."
+        )
+
+
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of an MCP server: a command to start, or an address."""
 
@@ -37,6 +50,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = 60.0
     shared: bool = False
     """All owners have the same connection."""
+    oauth: bool = False
+    """Each owner has a token of its own, or all have one if it is shared."""
 
     def redacted(self, text: str) -> str:
         """Return an error message of the server or the connection without secrets."""

@@ -11,8 +11,9 @@ import importlib
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...concurrency.retry import Backoff
@@ -21,7 +22,7 @@ from ...errors import how_to_install
 from ...events import Replay
 from ..processes import ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
-from .described import McpServer, ToolServerAway
+from .described import McpServer, ToolServerAway, ToolServerNotConnected
 
 if TYPE_CHECKING:
     from .connection import McpConnection
@@ -40,6 +41,12 @@ IDLE = 600.0
 """Seconds after which an owner's unused connection is closed, once another owner needs one."""
 LONGEST_NAME = 64
 """Maximum length of a tool's name that every provider accepts."""
+
+Bearer = Callable[[str], Awaitable[str]]
+"""Returns the token of an owner for one MCP server: another one than the given one, which was refused, or is empty.
+Raises `ToolServerAway`."""
+Bearers = Callable[[McpServer, str, str], Awaitable[str]]
+"""The same for all servers and owners: a server, the owner (empty for all), and the token that was refused."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -68,9 +75,17 @@ class ToolServers:
     A server may keep state in its process or in the session of a connection. The state of one owner is not for another.
     """
 
-    def __init__(self, described: McpServer, table: ProcessTable | None = None, *, idle: float = IDLE) -> None:
+    def __init__(
+        self,
+        described: McpServer,
+        table: ProcessTable | None = None,
+        *,
+        idle: float = IDLE,
+        bearers: Bearers | None = None,
+    ) -> None:
         self.described = described
         self._table = table
+        self._bearers = bearers or _nobody_is_connected
         self._idle = idle
         self._servers: dict[str, ToolServer] = {}
 
@@ -80,19 +95,25 @@ class ToolServers:
         for other, server in self._servers.items():
             if other != key:
                 server.rest(self._idle)
-        return self._servers.setdefault(key, ToolServer(self.described, self._table))
+        bearer = partial(self._bearers, self.described, key) if self.described.oauth else None
+        return self._servers.setdefault(key, ToolServer(self.described, self._table, bearer))
 
     async def close(self) -> None:
         """End all connections."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
+async def _nobody_is_connected(server: McpServer, owner: str, refused: str) -> str:
+    raise ToolServerNotConnected(server.name)
+
+
 class ToolServer:
     """One MCP server for all runs that share it. While it is connected it costs a task, and as a command a process."""
 
-    def __init__(self, described: McpServer, table: ProcessTable | None = None) -> None:
+    def __init__(self, described: McpServer, table: ProcessTable | None = None, bearer: Bearer | None = None) -> None:
         self.described = described
         self._table = table
+        self._bearer = bearer
         self._connection: McpConnection | None = None
         self._connecting = asyncio.Lock()
         self._ending = OwnedTasks(f"the MCP server {described.name}")
@@ -137,7 +158,19 @@ class ToolServer:
                 connection = await self._connected()
             except ToolServerAway as away:
                 raise ToolError(f"{away} The call did not run.") from away
-            return await connection.call(tool, arguments, context)
+            try:
+                return await connection.call(tool, arguments, context)
+            except ToolError:
+                await self._require_account()
+                raise
+
+    async def _require_account(self) -> None:
+        """Raise `ToolError` if the owner's account is not connected any more: that is the reason of a failure."""
+        try:
+            if self._bearer is not None:
+                await self._bearer("")
+        except ToolServerAway as away:
+            raise ToolError(str(away)) from away
 
     def rest(self, idle: float) -> None:
         """End the connection if it was not used for so many seconds. The next call makes a new one."""
@@ -166,6 +199,8 @@ class ToolServer:
 
     async def _connected(self) -> McpConnection:
         """Return the connection; connect if there is none. Concurrent callers wait for the same one."""
+        if self._bearer is not None:
+            await self._bearer("")
         async with self._connecting:
             if self._connection is not None and self._connection.is_over:
                 self._drop(self._connection)
@@ -196,7 +231,7 @@ class ToolServer:
             raise ToolServerAway(
                 f"MCP servers need the official SDK: {how_to_install('mcp')}. ({error.name} is missing.)"
             ) from error
-        connection: McpConnection = kind.McpConnection(self.described, self._table)
+        connection: McpConnection = kind.McpConnection(self.described, self._table, self._bearer)
         try:
             await connection.is_ready(CONNECT)
         except BaseException as error:

@@ -64,6 +64,7 @@ async def _ls(as_json: bool, **where: Any) -> None:
 @click.option("--server-url", default="", help="Its address, in place of a command.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header. Can be repeated.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable. Can be repeated.")
+@click.option("--oauth", is_flag=True, help="People connect accounts of theirs, in the page.")
 @click.option("--allow", is_flag=True, help="Its tools need no approval.")
 @settings_options
 @one_line_errors
@@ -78,6 +79,7 @@ async def _add(
     server_url: str,
     headers: tuple[str, ...],
     env: tuple[str, ...],
+    oauth: bool,
     allow: bool,
     **where: Any,
 ) -> None:
@@ -91,6 +93,7 @@ async def _add(
         "args": command[1:],
         "env": _pairs(env, "--env"),
         "approval": "allow" if allow else "ask",
+        "auth": "oauth" if oauth else "",
     }
     async with connect(**where) as api:
         await api.call("POST", "/api/mcp", body)
@@ -140,6 +143,21 @@ def mcp_call(name: str, tool: str, arguments: str, **where: Any) -> None:
 async def _post(path: str, body: Any, **where: Any) -> Any:
     async with connect(**where) as api:
         return await api.call("POST", path, body)
+
+
+@mcp.command("disconnect")
+@click.argument("name")
+@settings_options
+@one_line_errors
+def mcp_disconnect(name: str, **where: Any) -> None:
+    """Revoke and forget the access to your account at an MCP server. Connect it in the page."""
+    asyncio.run(_disconnect(name, **where))
+    click.echo(f"Disconnected {name}.")
+
+
+async def _disconnect(name: str, **where: Any) -> None:
+    async with connect(**where) as api:
+        await api.call("DELETE", f"/api/mcp-accounts/{name}")
 
 
 @mcp.command("rm")

@@ -181,6 +181,12 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds that a call may take; 0 for no limit."""
     shared: bool = False
     """One connection for all owners, who can then see each other's data on the server. Default: one for each."""
+    auth: Literal["", "oauth"] = ""
+    """`oauth`: each person connects an account in the page; with `shared` an admin connects one for all."""
+    client_id: str = ""
+    """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
+    scopes: tuple[str, ...] = ()
+    """What the tokens are to allow. Default: what the MCP server asks for."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

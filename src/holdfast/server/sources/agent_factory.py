@@ -15,7 +15,7 @@ from ...agents.files import WRITE as FILES_WRITE
 from ...agents.files import Files
 from ...agents.loop import Agent, AgentLimits
 from ...agents.mcp.described import McpServer
-from ...agents.mcp.pool import ToolServers
+from ...agents.mcp.pool import Bearers, ToolServers
 from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool
@@ -76,13 +76,15 @@ def _only_reads(tool: str, described: AgentSettings) -> bool:
     return (tool == "files" and FILES_WRITE in denied) or (tool == "shell" and Shell.name in denied)
 
 
-def servers_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, ToolServers]:
+def servers_of(
+    settings: Settings, environ: Mapping[str, str], bearers: Bearers | None = None
+) -> dict[str, ToolServers]:
     """Return the MCP servers of the settings, not connected yet."""
     found: dict[str, ToolServers] = {}
     for described in settings.mcp:
         if described.name in found:
             raise SettingsError(f"The name {described.name!r} of an MCP server is used twice.")
-        found[described.name] = ToolServers(server_of(described, environ))
+        found[described.name] = ToolServers(server_of(described, environ), bearers=bearers)
     return found
 
 
@@ -95,6 +97,8 @@ def server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
     if bool(described.command) == bool(described.url):
         raise SettingsError(f"MCP server {described.name!r} needs either a command or a url.")
     who = f"The MCP server {described.name!r}"
+    if described.auth and (not described.url or described.api_key_env):
+        raise SettingsError(f"{who} has auth, which needs a url and no api_key_env.")
     named = _variables(described.env_from, environ, who)
     key = _variables([described.api_key_env], environ, who) if described.api_key_env else {}
     header = {"Authorization": f"Bearer {key[described.api_key_env]}"} if key else {}
@@ -110,6 +114,7 @@ def server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
         approval=described.approval,
         timeout=described.timeout or None,
         shared=described.shared,
+        oauth=described.auth == "oauth",
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from ...access import Access
 from ...agents.loop import Agent
-from ...agents.mcp.described import McpServer
-from ...agents.mcp.pool import ToolServers
+from ...agents.mcp.described import McpServer, ToolServerNotConnected
+from ...agents.mcp.pool import Bearers, ToolServers
 from ...pricing import Prices
 from ..config.settings import AgentSettings, McpSettings, SettingsError
 from ..live.live_settings import Configured
-from .agent_factory import agent_users_of, fixed_agents, make_agent, server_of, servers_of
+from .agent_factory import MCP, agent_users_of, fixed_agents, make_agent, server_of, servers_of
 from .agent_users import Rights, models_of
 from .agents import AgentSources
 
@@ -31,7 +32,9 @@ class Equipment:
         self._configured, self._sources, self._prices = configured, sources, prices
         self._rights, self._environ = rights, environ
         given = configured.given
-        self._fixed_servers = servers_of(given, environ)
+        self.bearers: Bearers | None = None
+        """Returns the tokens of people for MCP servers that need them."""
+        self._fixed_servers = servers_of(given, environ, self._bearer)
         self._fixed = fixed_agents(given, environ, self._fixed_servers)
         self.servers: dict[str, ToolServers] = dict(self._fixed_servers)
         """All MCP servers, by their names. None is connected before it is needed."""
@@ -51,14 +54,31 @@ class Equipment:
                 agents[described.name] = agent
         self._prices.know(models_of(settings))
         users = agent_users_of(settings, self._sources.published, self._rights)
+        self._users = users
         self._sources.use(agents, users, self.servers.values())
+
+    def may_reach(self, caller: Access, server: str) -> bool:
+        """Return whether a caller may use an MCP server: an agent of theirs has its tools, or they are an admin."""
+        agents = self._configured.with_equipment.agents
+        return caller.admin or any(
+            f"{MCP}{server}" in each.tools and self._users.may_use(caller, each.name) for each in agents
+        )
+
+    def tool_servers(self, made: McpServer) -> ToolServers:
+        """Return the connections to an MCP server. None is made yet."""
+        return ToolServers(made, bearers=self._bearer)
+
+    async def _bearer(self, server: McpServer, owner: str, refused: str) -> str:
+        if self.bearers is None:
+            raise ToolServerNotConnected(server.name)
+        return await self.bearers(server, owner, refused)
 
     def _server(self, described: McpSettings) -> ToolServers:
         """Return the MCP server of a description: the present one, unless it has changed."""
         if (fixed := self._fixed_servers.get(described.name)) is not None:
             return fixed
         made, present = self.made_server(described), self.servers.get(described.name)
-        return present if present is not None and present.described == made else ToolServers(made)
+        return present if present is not None and present.described == made else self.tool_servers(made)
 
     def _agent(self, described: AgentSettings) -> Agent | None:
         try:

@@ -12,16 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ....agents.mcp.described import ToolServerAway
-from ....agents.mcp.pool import ToolServer, ToolServers
+from ....agents.mcp.pool import ToolServer
 from ....agents.tools import Approval, ToolContext, ToolError, ToolOutput
 from ....errors import BadRequest, Conflict, NotFound, TooManyKept
 from ....ids import new_id
 from ....upstreams.http.address import UpstreamAddress
+from ....wires import native
 from ...config.settings import McpSettings, SettingsError
 from ...live.live_settings import Configured, SettingPinned, without_secrets
 from ...live.saved_settings import Saved
 from ...sources.agent_factory import MCP
 from ...sources.equipment import Equipment
+from .accounts import Accounts
 
 MOST = 100
 """Maximum number of MCP servers, and of agents, that are set up in the page."""
@@ -57,6 +59,12 @@ class McpChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Seconds that a call may take; 0 for no limit."""
     shared: bool = False
     """One connection for all owners."""
+    auth: Literal["", "oauth"] = ""
+    """`oauth`: people connect accounts of theirs."""
+    client_id: TextField = ""
+    """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
+    scopes: Annotated[tuple[TextField, ...], msgspec.Meta(max_length=100)] = ()
+    """What the tokens are to allow. Default: what the MCP server asks for."""
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
@@ -95,8 +103,8 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Servers:
     """The MCP servers. Those of the settings file can be tried, and not changed."""
 
-    def __init__(self, configured: Configured, equipment: Equipment) -> None:
-        self._configured, self._equipment = configured, equipment
+    def __init__(self, configured: Configured, equipment: Equipment, accounts: Accounts) -> None:
+        self._configured, self._equipment, self._accounts = configured, equipment, accounts
 
     # reading
 
@@ -125,6 +133,11 @@ class Servers:
         if server.is_connected:
             return Connected("connected", None)
         return Connected("failed", server.failure) if server.failure else Connected("idle", None)
+
+    async def connected_at(self, described: McpSettings, owner: str) -> str | None:
+        """Return when the account of an owner was connected; None if none is, or none is needed."""
+        since = await self._accounts.since(described, owner) if described.auth else None
+        return None if since is None else native.moment(since)
 
     # changing
 
@@ -164,6 +177,7 @@ class Servers:
             return replace(saved, mcp=tuple(each for each in saved.mcp if each.name != name))
 
         await self._configured.change_saved(removed)
+        await self._accounts.forget_server(name)
 
     def own(self, name: str) -> McpSettings:
         """Return one that can be changed here."""
@@ -191,6 +205,9 @@ class Servers:
             approval=change.approval,
             timeout=change.timeout,
             shared=change.shared,
+            auth=change.auth,
+            client_id=change.client_id.strip(),
+            scopes=change.scopes,
         )
         try:
             self._equipment.made_server(made)
@@ -205,7 +222,7 @@ class Servers:
         before = None
         with suppress(NotFound, SettingPinned):
             before = self.own(change.name)
-        servers = ToolServers(self._equipment.made_server(self._made(change, before)))
+        servers = self._equipment.tool_servers(self._equipment.made_server(self._made(change, before)))
         try:
             return await self._found(servers.of(owner))
         finally:

@@ -32,14 +32,14 @@ class ServersApi(Feature):
     @Endpoint("GET", "/api/mcp", who=ADMIN, answers={200: "MCP servers"})
     async def list_servers(self, request: Request) -> ASGIApp:
         """List the MCP servers, and the caller's connections to them. No value of a header or variable is shown."""
-        return Json({"servers": [self._shown(each, request) for each in self._servers.all()]})
+        return Json({"servers": [await self._shown(each, request) for each in self._servers.all()]})
 
     @Endpoint("POST", "/api/mcp", who=ADMIN, takes=McpChange, audit="mcp.add", answers={201: "it", **_BAD})
     async def add_server(self, request: Request) -> ASGIApp:
         """Add an MCP server. It is connected when a run needs it."""
         change = await self._read(request)
         made = await self._servers.add(change)
-        return Json(self._shown(made, request), status_code=201, headers={"location": f"/api/mcp/{made.name}"})
+        return Json(await self._shown(made, request), status_code=201, headers={"location": f"/api/mcp/{made.name}"})
 
     @Endpoint(
         "POST", "/api/mcp/test", who=ADMIN, takes=McpChange, audit="mcp.test", answers={200: "what was found", **_BAD}
@@ -52,7 +52,7 @@ class ServersApi(Feature):
     async def replace_server(self, request: Request) -> ASGIApp:
         """Replace an MCP server. A run that goes on keeps the connection that it has."""
         change = await self._read(request)
-        return Json(self._shown(await self._servers.replace(_name(request), change), request))
+        return Json(await self._shown(await self._servers.replace(_name(request), change), request))
 
     @Endpoint(
         "DELETE", _SERVER, who=ADMIN, audit="mcp.delete", answers={204: "removed", **_NONE, 409: "in use, or fixed"}
@@ -92,7 +92,7 @@ class ServersApi(Feature):
             await self._programs.require(request)
         return change
 
-    def _shown(self, described: McpSettings, request: Request) -> dict[str, Any]:
+    async def _shown(self, described: McpSettings, request: Request) -> dict[str, Any]:
         state, why = self._servers.standing(described.name, owner_of(request))
         is_fixed = self._servers.is_fixed(described)
         return {
@@ -107,6 +107,10 @@ class ServersApi(Feature):
             "approval": described.approval,
             "timeout": described.timeout,
             "shared": described.shared,
+            "auth": described.auth,
+            "client_id": described.client_id,
+            "scopes": described.scopes,
+            "connected_at": await self._servers.connected_at(described, owner_of(request)),
             "source": "file" if is_fixed else "ui",
             "editable": not is_fixed,
             "state": state,

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from ....errors import BadRequest
-from ....http_client.addresses import resolve, resolve_public
+from ....http_client.addresses import resolve_public
 from ....http_client.errors import Broken, NotThere
+from ....http_client.given import connections_to_given
 from ....http_client.pool import Connections
 from ....http_client.request import head_of
-from ....http_client.route import Route, route_to
+from ....http_client.route import route_to
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +73,7 @@ class Posting:
 
     def to_persons(self, url: str) -> Connections:
         """Return the connections to an address that a person has given."""
-        route: Route = route_to(url, environ=self._environ)
-        is_checked = route.proxy is None and not self.is_private_allowed  # a proxy has rules of its own
-        return Connections(url, route=route, keep=0, resolve=resolve_public if is_checked else resolve)
+        return connections_to_given(url, self._environ, is_private_allowed=self.is_private_allowed)
 
     async def post(self, connections: Connections, url: str, headers: Mapping[str, str], body: bytes) -> int | None:
         """Send a request, and return the status of the answer; None if there was none."""

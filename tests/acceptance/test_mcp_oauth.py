@@ -1,0 +1,291 @@
+"""Accounts at MCP servers: connected by OAuth, used by the runs of their owner, refreshed, disconnected."""
+
+import asyncio
+import io
+import json
+import logging
+import zipfile
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import AgentSettings, McpSettings, ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
+from tests.requirements import requirement
+from tests.support.http import Client
+from tests.support.mcp_oauth import OauthLab
+from tests.support.native import Native
+from tests.support.people import add_person, browser, first_admin
+from tests.support.served import NO_HOME, Served
+from tests.support.upstream import Upstream, answer, calling
+from tests.support.waiting import LONG
+
+CALL = {"tool": "look", "arguments": {}}
+
+
+class Site(Served):
+    """A server for people: each client sends headers of its own."""
+
+    def client(self, **headers: Any) -> Client:
+        return Client(self.url, headers=headers)
+
+
+@pytest.fixture
+async def lab():
+    lab = OauthLab()
+    async with Served(lab) as served:
+        lab.url = served.url
+        yield lab
+
+
+@pytest.fixture
+async def up():
+    async with Upstream() as up:
+        yield up
+
+
+@asynccontextmanager
+async def serving(
+    tmp_path, lab: OauthLab, up: Upstream | None = None, store: Any = None, environ: Any = NO_HOME, **fields: Any
+):
+    """A server whose settings file has the MCP server, and an agent with its tools that everybody may use."""
+    base_url = "http://127.0.0.1:9/v1" if up is None else up.base_url
+    described = Settings(
+        data=str(tmp_path),
+        providers=(ProviderSettings("up", base_url=base_url, models=("m",)),),
+        mcp=(McpSettings("desk", **{"url": f"{lab.url}/mcp", "auth": "oauth", "approval": "allow", **fields}),),
+        agents=(AgentSettings("helper", model="up/m", tools=("mcp:desk",), users=("*",)),),
+    )
+    app = await asyncio.to_thread(create_app, described, store or MemoryStore(), environ)
+    async with Site(app) as served:
+        yield served
+
+
+def made(tmp_path) -> Any:
+    other = tmp_path / "other"
+    other.mkdir()
+    return other
+
+
+async def allowed(client: Client, lab: OauthLab) -> dict[str, str]:
+    """Begin, and allow the access at the authorization server. What the browser brings back."""
+    begun = await client.post("/api/mcp-accounts/desk")
+    assert 200 == begun.status, await begun.text()
+    url = (await begun.json())["url"]
+    assert url.startswith(f"{lab.url}/authorize?")
+    async with Client(lab.url) as away:
+        answered = await away.get(url.removeprefix(lab.url))
+    back = urlsplit(answered.headers["location"])
+    assert "/settings" == back.path
+    return {name: values[0] for name, values in parse_qs(back.query).items()}
+
+
+async def connect(client: Client, lab: OauthLab) -> Any:
+    finished = await client.post("/api/mcp-accounts", await allowed(client, lab))
+    assert 200 == finished.status, await finished.text()
+    return await finished.json()
+
+
+async def called(client: Client) -> dict[str, Any]:
+    response = await client.post("/api/mcp/desk/call", CALL)
+    found: dict[str, Any] = await response.json()
+    return found
+
+
+def unpacked(body: bytes) -> str:
+    """The text of an answer, or of all files of an archive."""
+    if not body.startswith(b"PK"):
+        return body.decode()
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        return "".join(archive.read(name).decode() for name in archive.namelist())
+
+
+async def code_of(response: Any) -> tuple[int, str]:
+    return response.status, (await response.json())["error"]["code"]
+
+
+@requirement("mcp.oauth")
+async def test_a_run_uses_the_account_that_its_owner_has_connected(tmp_path, lab, up):
+    """Before, it says what to connect. After disconnecting the tokens are worth nothing."""
+    async with serving(tmp_path, lab, up) as served, served.client() as client:
+        api = Native(client)
+        refused = await api.settled(await api.start(await api.new_session(), "Go", "agent/helper"))
+        before = await api.get("/api/mcp-accounts")
+        connected = await connect(client, lab)
+        up.enqueue(calling(("desk__look", {})), answer("I see a lamp."))
+        done = await api.settled(await api.start(await api.new_session(), "Go", "agent/helper"))
+        gone = await client.request("DELETE", "/api/mcp-accounts/desk")
+        again = await client.request("DELETE", "/api/mcp-accounts/desk")
+        after = await api.get("/api/mcp-accounts")
+        failed = await called(client)
+
+    assert ("failed", "tool_server_not_connected") == (refused["outcome"], refused["error"]["code"])
+    assert [{"server": "desk", "shared": False, "connected_at": None}] == before["accounts"]
+    assert connected["connected_at"] is not None
+    assert "I see a lamp." == done["text"]
+    assert "a lamp" in json.dumps(up.requests[-1].body)
+    assert (204, 404) == (gone.status, again.status)
+    assert before == after
+    assert {each for each in lab.granted if not each.startswith("code")} == set(lab.revoked)
+    assert "Connect" in failed["error"]["message"]
+
+
+@requirement("mcp.oauth")
+async def test_each_person_has_an_account_and_a_shared_one_is_the_admins_to_connect(tmp_path, lab):
+    """A token belongs to who connected it: nobody else's run gets it, unless the operator shares it."""
+    async with serving(tmp_path, lab) as served:
+        admin = await first_admin(served)
+        member, guest = await add_person(served, admin, "bob"), await add_person(served, admin, "gus", role="guest")
+        async with browser(served, member) as bob, browser(served, admin) as ada, browser(served, guest) as gus:
+            await connect(bob, lab)
+            of_ada = await (await ada.get("/api/mcp-accounts")).json()
+            not_ada = await called(ada)
+            of_guest = await gus.get("/api/mcp-accounts")
+    async with serving(made(tmp_path), lab, shared=True) as served:
+        admin = await first_admin(served)
+        async with browser(served, await add_person(served, admin, "bob")) as bob, browser(served, admin) as ada:
+            hidden = await (await bob.get("/api/mcp-accounts")).json()
+            refused = await code_of(await bob.post("/api/mcp-accounts/desk"))
+            await connect(ada, lab)
+            shared = await called(ada)
+
+    assert of_ada["accounts"][0]["connected_at"] is None
+    assert "needs an account" in not_ada["error"]["message"]
+    assert 403 == of_guest.status
+    assert ([], (404, "not_found")) == (hidden["accounts"], refused)
+    assert "a lamp" == shared["output"]
+
+
+@requirement("mcp.oauth-attempt")
+async def test_only_who_has_begun_finishes_and_only_once(tmp_path, lab):
+    """A link with somebody else's code must not connect their account to mine, nor mine to theirs."""
+    async with serving(tmp_path, lab) as served:
+        admin = await first_admin(served)
+        member = await add_person(served, admin, "bob")
+        async with browser(served, admin) as ada, browser(served, member) as bob:
+            back = await allowed(ada, lab)
+            strange = await code_of(await bob.post("/api/mcp-accounts", back))
+            wrong = await code_of(await ada.post("/api/mcp-accounts", {**back, "state": "guessed"}))
+            first = await ada.post("/api/mcp-accounts", back)
+            second = await code_of(await ada.post("/api/mcp-accounts", back))
+            other = {**await allowed(bob, lab), "iss": "https://other.example.com"}
+            mixed = await code_of(await bob.post("/api/mcp-accounts", other))
+            declined = {**await allowed(bob, lab), "error": "access_denied"}
+            denied = await code_of(await bob.post("/api/mcp-accounts", declined))
+            odd = await bob.post("/api/mcp-accounts", {"state": ["x"]})
+            of_bob = await (await bob.get("/api/mcp-accounts")).json()
+
+    assert [(403, "mcp_attempt_refused")] * 3 == [strange, wrong, second]
+    assert 200 == first.status
+    assert [(502, "mcp_not_connected")] * 2 == [mixed, denied]
+    assert 400 == odd.status
+    assert of_bob["accounts"][0]["connected_at"] is None
+
+
+@requirement("mcp.oauth-refresh")
+async def test_a_token_that_has_ended_is_refreshed_once_by_all_servers_together(tmp_path, lab):
+    """A refresh token counts once: the second use of one is taken for a theft, and ends the access."""
+    store = MemoryStore()
+    async with serving(tmp_path, lab, store=store) as one, serving(tmp_path, lab, store=store) as two:
+        async with one.client() as first, two.client() as second:
+            lab.lasts = 1
+            await connect(first, lab)
+            lab.lasts = 3600
+            found = await asyncio.gather(*(called(each) for each in (first, second, first, second)))
+            ended = list(lab.refreshes)
+            lab.end_tokens()
+            after = await asyncio.gather(called(first), called(second))
+            refused = list(lab.refreshes)
+            lab.end_access()
+            lost = await called(first)
+            of_second = await (await second.get("/api/mcp-accounts")).json()
+
+    assert ["a lamp"] * 4 == [each["output"] for each in found]
+    assert 1 == len(ended)
+    assert ["a lamp"] * 2 == [each["output"] for each in after]
+    assert 2 == len(refused) == len(set(refused))
+    assert "Connect" in json.dumps(lost)
+    assert of_second["accounts"][0]["connected_at"] is None
+
+
+@requirement("mcp.oauth-addresses")
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"token_endpoint": "ftp://127.0.0.1/token"}, "https://"),
+        ({"issuer": "https://other.example.com"}, "of another server"),
+        ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "https://"),
+        ({"registration_endpoint": None}, "client_id"),
+    ],
+)
+async def test_a_description_that_is_not_sound_is_refused(tmp_path, lab, said, why):
+    """The description comes from a server of others: it must not choose what is asked, or opened in the browser."""
+    lab.described = said
+    async with serving(tmp_path, lab) as served, served.client() as client:
+        refused = await client.post("/api/mcp-accounts/desk")
+        found = await refused.json()
+
+    assert (502, "mcp_not_connected") == (refused.status, found["error"]["code"])
+    assert why in found["error"]["message"]
+    assert "/token" not in lab.asked
+
+
+@requirement("mcp.oauth-addresses")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_elsewhere_cannot_lead_holdfast_into_its_own_network(tmp_path, lab, scheme):
+    """Its answer names an address on this machine. The lab is its own proxy, so that a name leads to it."""
+    lab.metadata = f"{scheme}://{urlsplit(lab.url).netloc}/.well-known/oauth-protected-resource/mcp"
+    environ = {**NO_HOME, "http_proxy": lab.url, "no_proxy": "127.0.0.1"}
+    async with serving(tmp_path, lab, environ=environ, url="http://desk.invalid/mcp") as served:
+        async with served.client() as client:
+            refused = await client.post("/api/mcp-accounts/desk")
+            found = await refused.json()
+
+    assert (502, "mcp_not_connected") == (refused.status, found["error"]["code"])
+    assert {"http": "https://", "https": "no public address"}[scheme] in found["error"]["message"]
+    assert ["/mcp"] == lab.asked
+
+
+@requirement("mcp.oauth-secret")
+async def test_erasing_a_person_erases_their_accounts(tmp_path, lab):
+    """A token that is left behind would still open what was theirs."""
+    store = MemoryStore()
+    async with serving(tmp_path, lab, store=store) as served:
+        admin = await first_admin(served)
+        member = await add_person(served, admin, "bob")
+        async with browser(served, admin) as ada, browser(served, member) as bob:
+            await connect(bob, lab)
+            before = await store.list_documents("mcp_account")
+            people = (await (await ada.get("/api/admin/people")).json())["people"]
+            id = next(each["id"] for each in people if each["name"] == "bob")
+            begun = await (await ada.request("DELETE", f"/api/admin/people/{id}?data=delete")).json()
+            async with asyncio.timeout(LONG):
+                while (await Native(ada).get(f"/api/admin/erasures/{begun['id']}"))["state"] != "done":  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            after = await store.list_documents("mcp_account")
+
+    assert (1, 0) == (len(before), len(after))
+
+
+@requirement("mcp.oauth-secret")
+async def test_tokens_and_codes_are_in_no_answer_log_or_export(tmp_path, lab, caplog):
+    """Whoever has a token is the person at that server."""
+    caplog.set_level(logging.DEBUG, logger="holdfast")
+    store = MemoryStore()
+    async with serving(tmp_path, lab, store=store) as served:
+        admin = await first_admin(served)
+        async with browser(served, admin) as ada:
+            told = [await connect(ada, lab), await called(ada)]
+            paths = ("/api/mcp-accounts", "/api/mcp", "/api/audit", "/api/account/export")
+            shown = [unpacked(await (await ada.get(path)).body()) for path in paths]
+            kept = [each.body for each in await store.list_documents("mcp_account")]
+
+    everything = json.dumps([told, shown, kept, caplog.text])
+    assert "a lamp" in everything
+    assert 1 == len(kept)
+    assert 3 == len(lab.granted)
+    assert not [each for each in lab.granted if each in everything]
