@@ -219,7 +219,7 @@ async def test_a_token_that_has_ended_is_refreshed_once_by_all_servers_together(
         ({"issuer": "https://other.example.com"}, "of another server"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         ({"authorization_endpoint": "javascript:alert(1)"}, "https://"),
-        ({"registration_endpoint": None}, "client_id"),
+        ({"registration_endpoint": None}, "oauth_client"),
     ],
 )
 async def test_a_description_that_is_not_sound_is_refused(tmp_path, lab, said, why):

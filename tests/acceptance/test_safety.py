@@ -198,6 +198,7 @@ def body_for(endpoint: Endpoint, things: Mapping[str, str]) -> dict[str, Any] | 
         "sealed": "AAAA",
         "answer": {},
         "token": "no token",
+        "state": "no state",
         "preset": None,
         "when": {"kind": "every", "seconds": 86400},
         "text": "Hi",

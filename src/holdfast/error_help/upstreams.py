@@ -204,7 +204,7 @@ MODEL_ERRORS = (
         "the account at an MCP server could not be connected",
         "The server that grants the access cannot be used, or has refused. The message says why. Its addresses must "
         "begin with `https://`, and may be in a network of your own only if the MCP server is there too.",
-        "Try again. If it takes only clients that it knows, set `client_id` of the MCP server.",
+        "Try again. If it takes only clients that it knows, set `oauth_client` of the MCP server.",
         "41.9",
     ),
     ErrorHelp(

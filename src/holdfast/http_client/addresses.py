@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
-__all__ = ["Address", "Resolve", "is_private", "resolve", "resolve_public"]
+__all__ = ["Address", "Resolve", "has_no_public_address", "resolve", "resolve_public"]
 
 Address: TypeAlias = tuple[
     int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]
@@ -44,7 +44,7 @@ async def resolve_public(host: str, port: int) -> Sequence[Address]:
     return found
 
 
-async def is_private(host: str, port: int) -> bool:
+async def has_no_public_address(host: str, port: int) -> bool:
     """Return whether a host has only addresses in networks of one's own. False for a host that is not found."""
     try:
         found = await resolve(host, port)

@@ -57,7 +57,7 @@ interface Described {
   shared: boolean;
   /** "oauth": people connect accounts of theirs. */
   auth: "" | "oauth";
-  client_id: string;
+  oauth_client: string;
   scopes: string[];
 }
 

@@ -217,7 +217,7 @@ function More({ server, isCommand }: { server: McpServer | null; isCommand: bool
         <div class="fields">
           <label>
             {w().clientId}
-            <input type="text" name="client_id" dir="ltr" spellcheck={false} defaultValue={server?.client_id} />
+            <input type="text" name="oauth_client" dir="ltr" spellcheck={false} defaultValue={server?.oauth_client} />
           </label>
           <label>
             {w().scopes}
@@ -255,7 +255,7 @@ function fromForm(form: HTMLFormElement, isCommand: boolean, pairs: Pair[]): Ser
     timeout: Number(text("timeout") || 0),
     shared: given.has("shared"),
     auth: given.has("oauth") ? "oauth" : "",
-    client_id: text("client_id"),
+    oauth_client: text("oauth_client"),
     scopes: text("scopes").split(/\s+/).filter(Boolean),
   };
 }

@@ -45,9 +45,8 @@ from ...log.storable import storable
 from ..processes import Processes, ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
 from ..tools.forms import NotAForm, fields_of
-from .described import McpServer, ToolServerAway
+from .described import Bearer, McpServer, ToolServerAway
 from .limit import MOST_BYTES, limit_response
-from .pool import Bearer
 from .stdio import POLITE, ErrorOutput, stdio
 
 logger = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -70,3 +71,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
             *(value for _, value in parse_qsl(urlsplit(self.url).query)),
         ]
         return [*values, *(value.removeprefix("Bearer ") for value in values)]
+
+
+Bearer = Callable[[str], Awaitable[str]]
+"""Returns the token of an owner for one MCP server: another one than the given one, which was refused, or is empty.
+Raises `ToolServerAway`."""
+Bearers = Callable[[McpServer, str, str], Awaitable[str]]
+"""The same for all servers and owners: a server, the owner (empty for all), and the token that was refused."""

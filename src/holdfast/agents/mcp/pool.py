@@ -11,7 +11,7 @@ import importlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ...errors import how_to_install
 from ...events import Replay
 from ..processes import ProcessTable
 from ..tools import ToolContext, ToolError, ToolOutput
-from .described import McpServer, ToolServerAway, ToolServerNotConnected
+from .described import Bearer, Bearers, McpServer, ToolServerAway, ToolServerNotConnected
 
 if TYPE_CHECKING:
     from .connection import McpConnection
@@ -41,12 +41,6 @@ IDLE = 600.0
 """Seconds after which an owner's unused connection is closed, once another owner needs one."""
 LONGEST_NAME = 64
 """Maximum length of a tool's name that every provider accepts."""
-
-Bearer = Callable[[str], Awaitable[str]]
-"""Returns the token of an owner for one MCP server: another one than the given one, which was refused, or is empty.
-Raises `ToolServerAway`."""
-Bearers = Callable[[McpServer, str, str], Awaitable[str]]
-"""The same for all servers and owners: a server, the owner (empty for all), and the token that was refused."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 

@@ -183,7 +183,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One connection for all owners, who can then see each other's data on the server. Default: one for each."""
     auth: Literal["", "oauth"] = ""
     """`oauth`: each person connects an account in the page; with `shared` an admin connects one for all."""
-    client_id: str = ""
+    oauth_client: str = ""
     """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
     scopes: tuple[str, ...] = ()
     """What the tokens are to allow. Default: what the MCP server asks for."""

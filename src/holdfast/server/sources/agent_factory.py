@@ -14,8 +14,8 @@ from ...agents.ask_user import AskUser
 from ...agents.files import WRITE as FILES_WRITE
 from ...agents.files import Files
 from ...agents.loop import Agent, AgentLimits
-from ...agents.mcp.described import McpServer
-from ...agents.mcp.pool import Bearers, ToolServers
+from ...agents.mcp.described import Bearers, McpServer
+from ...agents.mcp.pool import ToolServers
 from ...agents.modules import CannotImport, import_named
 from ...agents.shell import Shell
 from ...agents.tools import Tool

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from ...access import Access
 from ...agents.loop import Agent
-from ...agents.mcp.described import McpServer, ToolServerNotConnected
-from ...agents.mcp.pool import Bearers, ToolServers
+from ...agents.mcp.described import Bearers, McpServer, ToolServerNotConnected
+from ...agents.mcp.pool import ToolServers
 from ...pricing import Prices
 from ..config.settings import AgentSettings, McpSettings, SettingsError
 from ..live.live_settings import Configured

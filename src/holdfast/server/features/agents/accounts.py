@@ -49,7 +49,7 @@ class AttemptRefused(AccountNotConnected):
         )
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class McpAttempt(msgspec.Struct, frozen=True):
     """An attempt to connect an account, as it is stored under the digest of its state."""
 
     server: str
@@ -67,7 +67,7 @@ class Begun(msgspec.Struct, frozen=True):
     authority: Authority
 
 
-class Account(msgspec.Struct, frozen=True):
+class McpAccount(msgspec.Struct, frozen=True):
     """An account that is connected, as it is stored. It belongs to the person who has connected it."""
 
     server: str
@@ -77,7 +77,7 @@ class Account(msgspec.Struct, frozen=True):
     """When a server has begun to refresh the token; 0 if none does."""
 
 
-class Grant(msgspec.Struct, frozen=True):
+class AccountGrant(msgspec.Struct, frozen=True):
     """What is sealed of an account."""
 
     url: str
@@ -86,14 +86,14 @@ class Grant(msgspec.Struct, frozen=True):
     tokens: Tokens
 
 
-class Accounts:
+class McpAccounts:
     """The accounts of all people. Costs one read of a document for each request to an MCP server that needs one."""
 
     def __init__(
         self, store: DocumentStore, sealer: Sealer, environ: Mapping[str, str], now: Callable[[], float]
     ) -> None:
-        self._attempts = Documents(store, "mcp_attempt", Attempt, now=now)
-        self._all = Documents(store, "mcp_account", Account, now=now)
+        self._attempts = Documents(store, "mcp_attempt", McpAttempt, now=now)
+        self._all = Documents(store, "mcp_account", McpAccount, now=now)
         self._sealer, self._oauth, self._now = sealer, Oauth(environ), now
         self._refreshing = OwnedTasks("the accounts at MCP servers")
 
@@ -107,7 +107,7 @@ class Accounts:
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
         id = _digest(state)
         sealed = await self._seal(id, Begun(server.url, verifier, redirect, authority))
-        await self._attempts.put(id, Attempt(server.name, caller.credential, sealed), owner=caller.owner)
+        await self._attempts.put(id, McpAttempt(server.name, caller.credential, sealed), owner=caller.owner)
         return authority.start_url(state, verifier, redirect)
 
     async def _forget_attempts(self, owner: str) -> None:
@@ -140,8 +140,8 @@ class Accounts:
         }
         tokens = await self._oauth.tokens(authority, self._now(), grant)
         id = _id_of(server, owner)
-        sealed = await self._seal(id, Grant(begun.url, authority, tokens))
-        await self._all.exchange(id, Account(server.name, self._now(), sealed), owner=owner)
+        sealed = await self._seal(id, AccountGrant(begun.url, authority, tokens))
+        await self._all.exchange(id, McpAccount(server.name, self._now(), sealed), owner=owner)
 
     async def since(self, server: McpSettings, owner: str) -> float | None:
         """Return when an account was connected; None if none is."""
@@ -162,9 +162,9 @@ class Accounts:
         for stored in [each async for each in self._all.all() if each.body.server == name]:
             await self._all.delete(stored.id)
 
-    async def _revoke(self, stored: Stored[Account]) -> None:
+    async def _revoke(self, stored: Stored[McpAccount]) -> None:
         try:
-            grant = await self._open(stored.id, stored.body.sealed, Grant)
+            grant = await self._open(stored.id, stored.body.sealed, AccountGrant)
             await self._oauth.revoke(grant.authority, grant.tokens)
         except HoldfastError as error:
             logger.warning("the token of an account at MCP server %s was not revoked: %s", stored.body.server, error)
@@ -194,14 +194,14 @@ class Accounts:
     def _is_late(self, tokens: Tokens) -> bool:
         return tokens.expires_at is not None and self._now() > tokens.expires_at - EARLY
 
-    async def _grant(self, stored: Stored[Account]) -> Grant | None:
+    async def _grant(self, stored: Stored[McpAccount]) -> AccountGrant | None:
         try:
-            return await self._open(stored.id, stored.body.sealed, Grant)
+            return await self._open(stored.id, stored.body.sealed, AccountGrant)
         except CannotUnseal as error:
             logger.warning("the account at MCP server %s cannot be used: %s", stored.body.server, error)
             return None
 
-    async def _refreshed(self, name: str, claimed: Stored[Account], grant: Grant) -> str:
+    async def _refreshed(self, name: str, claimed: Stored[McpAccount], grant: AccountGrant) -> str:
         """Refresh the tokens of an account that this server has claimed. An account that is refused is forgotten."""
         id, owner, authority, old = claimed.id, claimed.owner, grant.authority, grant.tokens
         try:

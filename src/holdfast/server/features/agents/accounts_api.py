@@ -17,31 +17,32 @@ from ...kit.http.errors import Json, NoContent
 from ...kit.request import Bodies, decode
 from ...sources.equipment import Equipment
 from ..audit.audit import note_of
-from .accounts import Accounts
+from .accounts import McpAccounts
 from .oauth import AccountNotConnected
 from .servers import Servers
+from .servers_api import server_name_of
 
 RETURN = "/settings"
 """The page that an authorization server sends people back to. It finishes the attempt."""
 _ACCOUNT = "/api/mcp-accounts/{server_name}"
 _NONE = {404: "no such MCP server, or no agent of the caller has it"}
-Answered = Annotated[str, msgspec.Meta(max_length=4096)]
+BroughtText = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Brought(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the authorization server has given the browser for this page."""
 
-    state: Answered
-    code: Answered = ""
-    iss: Answered | None = None
-    error: Answered = ""
+    state: BroughtText
+    code: BroughtText = ""
+    iss: BroughtText | None = None
+    error: BroughtText = ""
 
 
 class AccountsApi(Feature):
     """The caller's accounts at MCP servers. No token is ever shown."""
 
     def __init__(
-        self, bodies: Bodies, servers: Servers, accounts: Accounts, equipment: Equipment, public_url: str
+        self, bodies: Bodies, servers: Servers, accounts: McpAccounts, equipment: Equipment, public_url: str
     ) -> None:
         self._bodies, self._servers, self._accounts, self._equipment = bodies, servers, accounts, equipment
         self._public_url = public_url
@@ -71,7 +72,7 @@ class AccountsApi(Feature):
         "POST",
         "/api/mcp-accounts",
         who=CHAT,
-        takes=Answer,
+        takes=Brought,
         audit="mcp_account.connect",
         answers={
             200: "the account",
@@ -83,7 +84,7 @@ class AccountsApi(Feature):
     )
     async def finish_mcp_account(self, request: Request) -> ASGIApp:
         """Connect an account with what the browser has brought back. Each `state` counts once, within ten minutes."""
-        answer, caller = decode(await self._bodies.read(request), Answer), access_of(request)
+        answer, caller = decode(await self._bodies.read(request), Brought), access_of(request)
         name, begun = await self._accounts.take(caller, answer.state)
         note_of(request).details = {"name": name}
         if not answer.code or answer.error:
@@ -109,7 +110,7 @@ class AccountsApi(Feature):
         return NoContent()
 
     def _server(self, request: Request) -> McpSettings:
-        name: str = request.path_params["server_name"]
+        name = server_name_of(request)
         note_of(request).details = {"name": name[:64]}
         return self._reachable(access_of(request), name)
 

@@ -11,7 +11,7 @@ from ...kit.request import Bodies
 from ...live.live_settings import Configured
 from ...running.running import Running
 from ...secrets.sealer import Sealer
-from .accounts import Accounts
+from .accounts import McpAccounts
 from .accounts_api import AccountsApi
 from .agents import AgentList
 from .agents_api import AgentsApi
@@ -35,7 +35,7 @@ class EquipmentFeature(Feature):
         environ: Mapping[str, str],
     ) -> None:
         programs, equipment = Programs(is_fresh), running.equipment
-        accounts = Accounts(running.store, sealer, environ, running.engine.now)
+        accounts = McpAccounts(running.store, sealer, environ, running.engine.now)
         equipment.bearers = accounts.bearer
         servers = Servers(configured, equipment, accounts)
         self.inner = (

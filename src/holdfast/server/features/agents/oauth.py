@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
 from ....errors import HoldfastError
-from ....http_client.addresses import is_private
+from ....http_client.addresses import has_no_public_address
 from ....http_client.errors import Broken, NotThere
 from ....http_client.given import connections_to_given
 from ....http_client.request import head_of
@@ -29,6 +28,9 @@ LARGEST = 256 * 1024
 LONGEST_TOKEN = 16_384
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 _JSON = {"content-type": "application/json"}
+Way = Literal["none", "client_secret_post", "client_secret_basic"]
+"""How a client proves who it is."""
+T = TypeVar("T")
 _CHALLENGED = re.compile(r'\b(resource_metadata|scope)="?([^",]+)"?')
 
 
@@ -60,7 +62,7 @@ class Authority(msgspec.Struct, frozen=True):
     """Whether its addresses may be in a network of one's own."""
     client_id: str = ""
     client_secret: str = ""
-    way: Literal["none", "client_secret_post", "client_secret_basic"] = "none"
+    way: Way = "none"
 
     def start_url(self, state: str, verifier: str, redirect: str) -> str:
         """Return the address at which a person allows the access."""
@@ -86,6 +88,79 @@ class Tokens(msgspec.Struct, frozen=True):
     expires_at: float | None = None
 
 
+class Challenge(msgspec.Struct, frozen=True):
+    """What an MCP server says to a request without a token."""
+
+    resource_metadata: str = ""
+    scope: str = ""
+
+
+class Protected(msgspec.Struct, frozen=True):
+    """How an MCP server describes its protection (RFC 9728)."""
+
+    resource: str
+    authorization_servers: tuple[str, ...]
+    scopes_supported: tuple[str, ...] | None = None
+
+
+class AuthorityMetadata(msgspec.Struct, frozen=True):
+    """How an authorization server describes itself (RFC 8414)."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What a client has got by registering (RFC 7591)."""
+
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: Way | None = None
+
+
+class GrantedTokens(msgspec.Struct, frozen=True):
+    """The answer to a request for tokens (RFC 6749)."""
+
+    access_token: str
+    token_type: str
+    refresh_token: str | None = None
+    expires_in: float | None = None
+
+
+class OauthRefusal(msgspec.Struct, frozen=True):
+    """An answer that says why something was refused."""
+
+    error: str = ""
+
+
+class RemoteAnswer(NamedTuple):
+    """An answer of an authorization server."""
+
+    status: int
+    body: bytes
+
+    def read(self, kind: type[T]) -> T | None:
+        """Return what is in it; None if it is no success, or something else."""
+        try:
+            return msgspec.json.decode(self.body, type=kind) if self.status in (200, 201) else None
+        except msgspec.DecodeError:
+            return None
+
+    @property
+    def reason(self) -> str:
+        """Why it is no success, as it may be shown."""
+        try:
+            error = msgspec.json.decode(self.body, type=OauthRefusal).error
+        except msgspec.DecodeError:
+            error = ""
+        return repr(error[:60]) if error.isprintable() and error else f"it answered {self.status}"
+
+
 class Oauth:
     """The requests to authorization servers. Redirects are not followed."""
 
@@ -97,12 +172,14 @@ class Oauth:
     async def authority_of(self, server: McpSettings, redirect: str) -> Authority:
         """Return the authorization server of an MCP server, with Holdfast registered there."""
         parts = urlsplit(server.url)
-        is_near = await is_private(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        is_near = await has_no_public_address(
+            parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        )
         issuer, resource, scope = await self._protection(server, is_near)
         authority = await self._described(issuer, is_near)
         wanted = " ".join(server.scopes) or scope
-        authority = msgspec.structs.replace(authority, resource=resource, scope=wanted, client_id=server.client_id)
-        return authority if server.client_id else await self._registered(authority, redirect)
+        authority = msgspec.structs.replace(authority, resource=resource, scope=wanted, client_id=server.oauth_client)
+        return authority if server.oauth_client else await self._registered(authority, redirect)
 
     async def _protection(self, server: McpSettings, is_near: bool) -> tuple[str, str, str]:
         """Return who grants tokens for an MCP server, what they are for, and the scope (RFC 9728)."""
@@ -111,19 +188,18 @@ class Oauth:
         resource = f"{origin}{parts.path}"
         challenged = await self._challenge(server.url, is_near)
         at = f"{origin}/.well-known/oauth-protected-resource"
-        places = [challenged.get("resource_metadata", ""), f"{at}{parts.path.rstrip('/')}", at]
+        places = [challenged.resource_metadata, f"{at}{parts.path.rstrip('/')}", at]
         for place in dict.fromkeys(filter(None, places)):
-            status, found = await self._ask("GET", place, is_near=is_near)
-            if status != 200:
+            found = (await self._ask("GET", place, is_near=is_near)).read(Protected)
+            if found is None:
                 continue
-            named, by = str(found.get("resource", "")), found.get("authorization_servers")
-            if not f"{resource}/".startswith(f"{named.rstrip('/')}/") or not isinstance(by, list) or not by:
+            if not f"{resource}/".startswith(f"{found.resource.rstrip('/')}/") or not found.authorization_servers:
                 raise AccountNotConnected("The MCP server describes the access to another address than its own.")
-            scope = challenged.get("scope") or " ".join(map(str, found.get("scopes_supported") or ()))
-            return str(by[0]), named, scope
-        return origin, resource, challenged.get("scope", "")
+            scope = challenged.scope or " ".join(found.scopes_supported or ())
+            return found.authorization_servers[0], found.resource, scope
+        return origin, resource, challenged.scope
 
-    async def _challenge(self, url: str, is_near: bool) -> dict[str, str]:
+    async def _challenge(self, url: str, is_near: bool) -> Challenge:
         """Return what the MCP server says to a request without a token."""
         headers = {"accept": "application/json, text/event-stream"}
         try:
@@ -132,42 +208,40 @@ class Oauth:
                 reply.close()
         except (Broken, NotThere, TimeoutError, ValueError) as error:
             raise AccountNotConnected(f"The MCP server cannot be reached: {error}") from None
-        return dict(_CHALLENGED.findall(reply.headers.get("www-authenticate", "")))
+        named = "www-authenticate"
+        said = reply.headers.get(named, "")
+        return msgspec.convert(dict(_CHALLENGED.findall(said)), Challenge)
 
     async def _described(self, issuer: str, is_near: bool) -> Authority:
         """Return the description of an authorization server (RFC 8414)."""
         for place in _places_of(issuer):
-            status, found = await self._ask("GET", place, is_near=is_near)
-            if status == 200:
+            found = (await self._ask("GET", place, is_near=is_near)).read(AuthorityMetadata)
+            if found is not None:
                 break
         else:
             raise AccountNotConnected("The server that grants the access does not describe itself (RFC 8414).")
-        if str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+        if found.issuer.rstrip("/") != issuer.rstrip("/"):
             raise AccountNotConnected("The description of the server that grants the access is of another server.")
-        if "S256" not in (found.get("code_challenge_methods_supported") or ()):
+        if "S256" not in (found.code_challenge_methods_supported or ()):
             raise AccountNotConnected("The server that grants the access does not support PKCE with S256.")
-        kinds = ("authorization", "token", "registration", "revocation")
-        authorize, token, register, revoke = (str(found.get(f"{kind}_endpoint") or "") for kind in kinds)
-        if not authorize or not token:
-            raise AccountNotConnected("The description of the server that grants the access lacks its addresses.")
-        for each in filter(None, (authorize, token, register, revoke)):
+        register, revoke = found.registration_endpoint or "", found.revocation_endpoint or ""
+        for each in filter(None, (found.authorization_endpoint, found.token_endpoint, register, revoke)):
             _check(each, is_near)
-        names_itself = found.get("authorization_response_iss_parameter_supported") is True
         return Authority(
-            str(found["issuer"]),
-            authorize,
-            token,
+            found.issuer,
+            found.authorization_endpoint,
+            found.token_endpoint,
             resource="",
             register=register,
             revoke=revoke,
-            names_itself=names_itself,
+            names_itself=found.authorization_response_iss_parameter_supported is True,
             is_private=is_near,
         )
 
     async def _registered(self, authority: Authority, redirect: str) -> Authority:
         """Register Holdfast as a client (RFC 7591)."""
         if not authority.register:
-            raise AccountNotConnected("The server that grants the access wants a client id. Set `client_id`.")
+            raise AccountNotConnected("The server that grants the access wants a client id. Set `oauth_client`.")
         wanted = {
             "client_name": "Holdfast",
             "redirect_uris": [redirect],
@@ -177,17 +251,15 @@ class Oauth:
             **({"scope": authority.scope} if authority.scope else {}),
         }
         body = msgspec.json.encode(wanted)
-        status, made = await self._ask("POST", authority.register, body, _JSON, is_near=authority.is_private)
-        client, secret = made.get("client_id"), str(made.get("client_secret") or "")
-        way = made.get("token_endpoint_auth_method") or ("client_secret_basic" if secret else "none")
-        if (
-            status not in (200, 201)
-            or not isinstance(client, str)
-            or way not in _WAYS
-            or (way != "none" and not secret)
-        ):
-            raise AccountNotConnected(f"The server that grants the access has not registered Holdfast ({status}).")
-        return msgspec.structs.replace(authority, client_id=client, client_secret=secret, way=way)
+        answer = await self._ask("POST", authority.register, body, _JSON, is_near=authority.is_private)
+        made = answer.read(Registration)
+        if made is None:
+            raise AccountNotConnected(
+                f"The server that grants the access has not registered Holdfast: {answer.reason}."
+            )
+        secret = made.client_secret or ""
+        way: Way = made.token_endpoint_auth_method or ("client_secret_basic" if secret else "none")
+        return msgspec.structs.replace(authority, client_id=made.client_id, client_secret=secret, way=way)
 
     # tokens
 
@@ -195,15 +267,14 @@ class Oauth:
         self, authority: Authority, now: float, grant: dict[str, str], before: Tokens | None = None
     ) -> Tokens:
         """Exchange a grant for tokens. `TokenRefused` if it is not accepted."""
-        status, given = await self._ask_as(authority, authority.token, {**grant, "resource": authority.resource})
-        if status in (400, 401):
-            raise TokenRefused(f"The server that grants the access has refused: {_reason(given)}.")
-        access, refresh, lasts = given.get("access_token"), given.get("refresh_token"), given.get("expires_in")
-        is_bearer = str(given.get("token_type", "")).lower() == "bearer"
-        if status != 200 or not is_bearer or not _is_token(access) or (refresh is not None and not _is_token(refresh)):
-            raise AccountNotConnected(f"The server that grants the access has given no token ({status}).")
-        kept = before.refresh if before is not None else ""
-        return Tokens(str(access), str(refresh or kept), now + lasts if isinstance(lasts, (int, float)) else None)
+        answer = await self._ask_as(authority, authority.token, {**grant, "resource": authority.resource})
+        if answer.status in (400, 401):
+            raise TokenRefused(f"The server that grants the access has refused: {answer.reason}.")
+        given = answer.read(GrantedTokens)
+        if given is None or given.token_type.lower() != "bearer" or not _is_token(given.access_token):
+            raise AccountNotConnected(f"The server that grants the access has given no token: {answer.reason}.")
+        refresh = given.refresh_token or (before.refresh if before is not None else "")
+        return Tokens(given.access_token, refresh, None if given.expires_in is None else now + given.expires_in)
 
     async def revoke(self, authority: Authority, tokens: Tokens) -> None:
         """Revoke tokens (RFC 7009), if the server offers that."""
@@ -214,41 +285,33 @@ class Oauth:
             if token:
                 await self._ask_as(authority, authority.revoke, {"token": token, "token_type_hint": kind})
 
-    async def _ask_as(self, authority: Authority, url: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    async def _ask_as(self, authority: Authority, url: str, form: dict[str, str]) -> RemoteAnswer:
         """Send a form as the client that Holdfast is there."""
-        headers, form = dict(_FORM), {**form, "client_id": authority.client_id}
+        headers, named = dict(_FORM), {**form, "client_id": authority.client_id}
         if authority.way == "client_secret_basic":
             pair = f"{quote_plus(authority.client_id)}:{quote_plus(authority.client_secret)}".encode()
-            headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+            headers |= {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
         elif authority.way == "client_secret_post":
-            form["client_secret"] = authority.client_secret
-        return await self._ask("POST", url, urlencode(form).encode(), headers, is_near=authority.is_private)
+            named |= {"client_secret": authority.client_secret}
+        return await self._ask("POST", url, urlencode(named).encode(), headers, is_near=authority.is_private)
 
     async def _ask(
         self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None, *, is_near: bool
-    ) -> tuple[int, dict[str, Any]]:
-        """Send a request, and return the status and the object of its answer; an empty one if it has none."""
+    ) -> RemoteAnswer:
+        """Send a request, and return its answer."""
         _check(url, is_near)
         try:
             async with asyncio.timeout(TIMEOUT):
                 reply = await self._send(method, url, body, {"accept": "application/json", **(headers or {})}, is_near)
-                answer = await reply.read_upto(LARGEST)
+                return RemoteAnswer(reply.status, await reply.read_upto(LARGEST))
         except (Broken, NotThere, TimeoutError, ValueError) as error:
             why = f"{urlsplit(url).netloc[:100]}: {error.__cause__ or error}"
             raise AccountNotConnected(f"The server that grants the access cannot be reached: {why}") from None
-        try:
-            found = json.loads(answer)
-        except ValueError:
-            found = {}
-        return reply.status, found if isinstance(found, dict) else {}
 
     async def _send(self, method: str, url: str, body: bytes, headers: Mapping[str, str], is_near: bool) -> Any:
         sent = {"User-Agent": "holdfast", "Accept-Encoding": "identity", "Connection": "close", **headers}
         connections = connections_to_given(_origin(url), self._environ, is_private_allowed=is_near)
         return await connections.send(head_of(method, url, sent, len(body)), body)
-
-
-_WAYS = ("none", "client_secret_post", "client_secret_basic")
 
 
 def _origin(url: str) -> str:
@@ -279,10 +342,5 @@ def _check(url: str, is_near: bool) -> None:
         raise AccountNotConnected("The MCP server names an address for the access that is not one with https://.")
 
 
-def _is_token(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_TOKEN and value.isascii() and value.isprintable()
-
-
-def _reason(answer: Mapping[str, Any]) -> str:
-    reason = answer.get("error")
-    return repr(reason[:60]) if isinstance(reason, str) and reason.isprintable() else "no reason"
+def _is_token(value: str) -> bool:
+    return 0 < len(value) <= LONGEST_TOKEN and value.isascii() and value.isprintable()

@@ -23,7 +23,7 @@ from ...live.live_settings import Configured, SettingPinned, without_secrets
 from ...live.saved_settings import Saved
 from ...sources.agent_factory import MCP
 from ...sources.equipment import Equipment
-from .accounts import Accounts
+from .accounts import McpAccounts
 
 MOST = 100
 """Maximum number of MCP servers, and of agents, that are set up in the page."""
@@ -61,7 +61,7 @@ class McpChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One connection for all owners."""
     auth: Literal["", "oauth"] = ""
     """`oauth`: people connect accounts of theirs."""
-    client_id: TextField = ""
+    oauth_client: TextField = ""
     """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
     scopes: Annotated[tuple[TextField, ...], msgspec.Meta(max_length=100)] = ()
     """What the tokens are to allow. Default: what the MCP server asks for."""
@@ -103,7 +103,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Servers:
     """The MCP servers. Those of the settings file can be tried, and not changed."""
 
-    def __init__(self, configured: Configured, equipment: Equipment, accounts: Accounts) -> None:
+    def __init__(self, configured: Configured, equipment: Equipment, accounts: McpAccounts) -> None:
         self._configured, self._equipment, self._accounts = configured, equipment, accounts
 
     # reading
@@ -206,7 +206,7 @@ class Servers:
             timeout=change.timeout,
             shared=change.shared,
             auth=change.auth,
-            client_id=change.client_id.strip(),
+            oauth_client=change.oauth_client.strip(),
             scopes=change.scopes,
         )
         try:

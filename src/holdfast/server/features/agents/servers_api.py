@@ -52,21 +52,21 @@ class ServersApi(Feature):
     async def replace_server(self, request: Request) -> ASGIApp:
         """Replace an MCP server. A run that goes on keeps the connection that it has."""
         change = await self._read(request)
-        return Json(await self._shown(await self._servers.replace(_name(request), change), request))
+        return Json(await self._shown(await self._servers.replace(server_name_of(request), change), request))
 
     @Endpoint(
         "DELETE", _SERVER, who=ADMIN, audit="mcp.delete", answers={204: "removed", **_NONE, 409: "in use, or fixed"}
     )
     async def delete_server(self, request: Request) -> ASGIApp:
         """Remove an MCP server that no agent has."""
-        note_of(request).details = {"name": _name(request)}
-        await self._servers.remove(_name(request))
+        note_of(request).details = {"name": server_name_of(request)}
+        await self._servers.remove(server_name_of(request))
         return NoContent()
 
     @Endpoint("POST", f"{_SERVER}/connect", who=ADMIN, audit="mcp.connect", answers={200: "what was found", **_NONE})
     async def connect_server(self, request: Request) -> ASGIApp:
         """Connect to an MCP server for the caller, and list its tools."""
-        return Json(await self._servers.connect(_name(request), owner_of(request)))
+        return Json(await self._servers.connect(server_name_of(request), owner_of(request)))
 
     @Endpoint(
         "POST",
@@ -79,8 +79,8 @@ class ServersApi(Feature):
     async def call_tool(self, request: Request) -> ASGIApp:
         """Call one tool of an MCP server, to try it. It does what it does for an agent."""
         trial = decode(await self._bodies.read(request), Trial)
-        note_of(request).details = {"name": _name(request), "tool": trial.tool[:64]}
-        output, seconds = await self._servers.call(_name(request), trial, owner_of(request))
+        note_of(request).details = {"name": server_name_of(request), "tool": trial.tool[:64]}
+        output, seconds = await self._servers.call(server_name_of(request), trial, owner_of(request))
         shown = {"output": output.text, "is_error": output.is_error, "content": output.content}
         return Json({**shown, "seconds": round(seconds, 3)})
 
@@ -108,7 +108,7 @@ class ServersApi(Feature):
             "timeout": described.timeout,
             "shared": described.shared,
             "auth": described.auth,
-            "client_id": described.client_id,
+            "oauth_client": described.oauth_client,
             "scopes": described.scopes,
             "connected_at": await self._servers.connected_at(described, owner_of(request)),
             "source": "file" if is_fixed else "ui",
@@ -119,6 +119,7 @@ class ServersApi(Feature):
         }
 
 
-def _name(request: Request) -> str:
+def server_name_of(request: Request) -> str:
+    """Return the MCP server that the path of a request names."""
     name: str = request.path_params["server_name"]
     return name
