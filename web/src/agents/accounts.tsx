@@ -14,8 +14,8 @@ export function Accounts() {
   }, []);
   if (!accounts.length) return null;
   return (
-    <section aria-labelledby="accounts">
-      <h2 id="accounts">{w().accounts}</h2>
+    <section aria-labelledby="mcp-accounts">
+      <h2 id="mcp-accounts">{w().accounts}</h2>
       <p class="note">{w().accountsNote}</p>
       <ul class="cards">
         {accounts.map((account) => (
