@@ -250,6 +250,38 @@ async def test_a_server_elsewhere_cannot_lead_holdfast_into_its_own_network(tmp_
     assert ["/mcp"] == lab.asked
 
 
+@requirement("mcp.oauth-addresses")
+@pytest.mark.parametrize("resource", ["https://bank.example.com/mcp", "http:", ""])
+async def test_a_server_asks_for_no_access_to_another(tmp_path, lab, resource):
+    """Else a hostile server would have people allow the access to a good one, and get the token for it."""
+    lab.protected = {"resource": resource}
+    async with serving(tmp_path, lab) as served, served.client() as client:
+        refused = await code_of(await client.post("/api/mcp-accounts/desk"))
+
+    assert (502, "mcp_not_connected") == refused
+    assert "/register" not in lab.asked
+
+
+@requirement("mcp.oauth-secret")
+async def test_a_token_is_not_sent_to_another_address(tmp_path, lab, up):
+    """Who may change the address of a server must not get everybody's tokens by that."""
+    store, change = MemoryStore(), {"name": "moving", "url": f"{lab.url}/mcp", "auth": "oauth"}
+    async with serving(tmp_path, lab, store=store) as served, served.client() as client:
+        assert 201 == (await client.post("/api/mcp", change)).status
+        begun = await (await client.post("/api/mcp-accounts/moving")).json()
+        async with Client(lab.url) as away:
+            answered = await away.get(begun["url"].removeprefix(lab.url))
+        back = {name: values[0] for name, values in parse_qs(urlsplit(answered.headers["location"]).query).items()}
+        assert 200 == (await client.post("/api/mcp-accounts", back)).status
+        moved = await client.request("PUT", "/api/mcp/moving", json={**change, "url": f"{lab.url}/mcp?other=1"})
+        found = await (await client.post("/api/mcp/moving/connect")).json()
+        left = await store.list_documents("mcp_account")
+
+    assert 200 == moved.status
+    assert (False, 0) == (found["ok"], len(left))
+    assert "needs an account" in found["why"]
+
+
 @requirement("mcp.oauth-secret")
 async def test_erasing_a_person_erases_their_accounts(tmp_path, lab):
     """A token that is left behind would still open what was theirs."""

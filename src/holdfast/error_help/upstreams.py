@@ -213,7 +213,7 @@ MODEL_ERRORS = (
         "what the browser has brought back is for no attempt of yours to connect an account",
         "Another person or sign-in has begun it, it was used, or ten minutes have passed.",
         "Begin again with *Connect*.",
-        "41.9",
+        "41.10",
     ),
     ErrorHelp(
         "tools_unsupported",

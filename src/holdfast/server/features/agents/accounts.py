@@ -32,7 +32,7 @@ ATTEMPT_LASTS = 600.0
 MOST_ATTEMPTS = 20
 EARLY = 30.0
 """Seconds before its end at which a token is refreshed."""
-CLAIM_LASTS = 60.0
+CLAIM_LASTS = 30.0
 """Seconds after which another server refreshes a token that one has begun to refresh."""
 
 

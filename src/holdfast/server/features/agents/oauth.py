@@ -147,8 +147,8 @@ class RemoteAnswer(NamedTuple):
     def read(self, kind: type[T]) -> T | None:
         """Return what is in it; None if it is no success, or something else."""
         try:
-            return msgspec.json.decode(self.body, type=kind) if self.status in (200, 201) else None
-        except msgspec.DecodeError:
+            return msgspec.json.decode(self.body, type=kind, strict=False) if self.status in (200, 201) else None
+        except (msgspec.DecodeError, ValueError):
             return None
 
     @property
@@ -156,7 +156,7 @@ class RemoteAnswer(NamedTuple):
         """Why it is no success, as it may be shown."""
         try:
             error = msgspec.json.decode(self.body, type=OauthRefusal).error
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             error = ""
         return repr(error[:60]) if error.isprintable() and error else f"it answered {self.status}"
 
@@ -193,7 +193,9 @@ class Oauth:
             found = (await self._ask("GET", place, is_near=is_near)).read(Protected)
             if found is None:
                 continue
-            if not f"{resource}/".startswith(f"{found.resource.rstrip('/')}/") or not found.authorization_servers:
+            named = f"{found.resource.rstrip('/')}/"
+            is_own = named.startswith(f"{origin}/") and f"{resource.rstrip('/')}/".startswith(named)
+            if not is_own or not found.authorization_servers:
                 raise AccountNotConnected("The MCP server describes the access to another address than its own.")
             scope = challenged.scope or " ".join(found.scopes_supported or ())
             return found.authorization_servers[0], found.resource, scope
@@ -208,8 +210,7 @@ class Oauth:
                 reply.close()
         except (Broken, NotThere, TimeoutError, ValueError) as error:
             raise AccountNotConnected(f"The MCP server cannot be reached: {error}") from None
-        named = "www-authenticate"
-        said = reply.headers.get(named, "")
+        said = next((value for name, value in reply.headers.items() if name == "www-authenticate"), "")
         return msgspec.convert(dict(_CHALLENGED.findall(said)), Challenge)
 
     async def _described(self, issuer: str, is_near: bool) -> Authority:

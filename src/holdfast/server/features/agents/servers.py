@@ -157,7 +157,8 @@ class Servers:
 
     async def replace(self, name: str, change: McpChange) -> McpSettings:
         """Replace one. Runs that go on keep their connection."""
-        made = self._made(change, self.own(name))
+        before = self.own(name)
+        made = self._made(change, before)
         if change.name != name:
             raise BadRequest("The name of an MCP server cannot be changed: agents have its tools by it.", param="name")
 
@@ -165,6 +166,8 @@ class Servers:
             return replace(saved, mcp=tuple(made if each.name == name else each for each in saved.mcp))
 
         await self._configured.change_saved(replaced)
+        if made.url != before.url:
+            await self._accounts.forget_server(name)
         return made
 
     async def remove(self, name: str) -> None:
