@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import zipfile
-import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +22,7 @@ from ....store.documents import Documents, DocumentStore
 from ....store.files import REFERENCE, url_of, with_url
 from ...kit.request import System, check_size
 from ..filing.names import chat_folder, tag_names
+from ..importing.zips import MOST_IN_ALL, BoundedZip, ZipRefused
 from ..sessions.session_input import one_line
 from ..sessions.session_transfer import ImportedMessage, imported_message
 from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
@@ -34,13 +33,6 @@ LARGEST_ENTRY = 64 * 1024 * 1024
 MOST_FILES = 256 * 1024 * 1024
 """Maximum size of all files of one session, in bytes. A file counts each time it occurs."""
 MOST_MESSAGES = 100_000
-LARGEST_LIST = 32 * 1024 * 1024
-"""Maximum size of the list of an archive's files, in bytes. All of it is in memory."""
-MOST_IN_ALL = 8 * 1024 * 1024 * 1024
-"""Maximum size of all uncompressed data of an archive, in bytes: a small file can expand to far more."""
-_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Accepted compression methods. With the others, Python decompresses a whole file at once."""
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 _TYPES = {ending: type for type, ending in ENDINGS.items()}
 
 
@@ -149,18 +141,18 @@ class Importing:
         most: int = MOST_IN_ALL,
     ) -> None:
         """Read the list of files, which blocks. `check_room` raises if the owner's storage quota is used up."""
-        self._left = self._most = most
+        self._most = most
         self._check_room = check_room
         try:
-            listed = _WithShortList(file)
-            self._zip = zipfile.ZipFile(listed)
-            listed.is_read = True
+            self._zip = BoundedZip(file, most)
             head = msgspec.json.decode(self._read(HEAD), type=_Head)
-        except (*_DAMAGE, KeyError, ValueError, msgspec.DecodeError) as error:
+        except ZipRefused as error:
+            raise BadArchive(str(error)) from error
+        except (KeyError, ValueError, msgspec.DecodeError) as error:
             raise BadArchive("The file is not an archive of a person's data, or it is not complete.") from error
         if head.format != FORMAT or head.version != VERSION:
             raise BadArchive(f"The archive has the version {head.version}. This server reads version {VERSION}.")
-        self._names = self._zip.namelist()
+        self._names = self._zip.names
         self._files = {name[len(FILES) :][:64]: name for name in self._names if name.startswith(FILES)}
         self._store = store
         self._comparisons = Documents(store, DOCUMENT, Comparison, now=now)
@@ -176,7 +168,7 @@ class Importing:
             return result
         if result.refused:
             raise BadArchive(f"Nothing was brought in. {result.reason}")
-        self._left = self._most
+        self._zip.left = self._most
         added = BroughtIn(known=result.known)
         try:
             async for item in self._items():
@@ -363,20 +355,11 @@ class Importing:
         return inline_url(kind, data)
 
     def _read(self, name: str) -> bytes:
-        """Return the contents of a file. The limits count the actual size, not the declared one."""
-        if self._left <= 0:
-            raise BadArchive("The archive has more in it than can be brought in at once.")
-        if self._zip.getinfo(name).compress_type not in _READABLE:
-            raise BadArchive(f"{name} is compressed in a way that is not accepted: deflate is.")
+        """Return the contents of a file."""
         try:
-            with self._zip.open(name) as entry:
-                data = entry.read(LARGEST_ENTRY + 1)
-        except _DAMAGE as error:
-            raise BadArchive(f"{name} is damaged: {error}.") from None
-        self._left -= len(data)
-        if len(data) > LARGEST_ENTRY:
-            raise BadArchive(f"{name} is larger than {LARGEST_ENTRY} bytes.")
-        return data
+            return self._zip.read(name, LARGEST_ENTRY)
+        except ZipRefused as error:
+            raise BadArchive(str(error)) from None
 
 
 def _seconds(at: datetime | None, now: float) -> float:
@@ -384,17 +367,3 @@ def _seconds(at: datetime | None, now: float) -> float:
     if at is None or at.tzinfo is None:
         return now
     return min(max(at.timestamp(), 0.0), now)
-
-
-class _WithShortList:
-    """A file that refuses to read a too long list of files: `ZipFile` reads all of it at once."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.is_read = False
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
-
-    def read(self, size: int = -1) -> bytes:
-        if size > LARGEST_LIST and not self.is_read:
-            raise BadArchive("The archive has too many files.")
-        return self._file.read(size)

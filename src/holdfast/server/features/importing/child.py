@@ -1,7 +1,7 @@
 """The child process that reads an export: a JSON file, or a ZIP with some. It writes one line of JSON for each chat.
 
 It has limits of memory and of time, gets the export as its standard input, and the name of `formats.py`.
-Nothing is unpacked to the disk: a name in a ZIP leads nowhere.
+`zips.py` reads a ZIP.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ import json
 import re
 import runpy
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any
 
 LARGEST_JSON = 400 * 1024 * 1024
 LARGEST_FILE = 20 * 1024 * 1024
 LARGEST_CHAT = 60 * 1024 * 1024
-MOST_IN_ALL = 8 * 1024 * 1024 * 1024
 MOST_NAMES = 200_000
-LONGEST_LIST = 64 * 1024 * 1024
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
-_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\r\n"
 _ASSET = re.compile("file[-_][A-Za-z0-9]+")
@@ -34,17 +29,17 @@ class ExportRefused(Exception):
     """The export, or a part of it, is not read; the text says why."""
 
 
+_ZIPS = runpy.run_path(str(Path(__file__).with_name("zips.py")))
+BoundedZip, ZipRefused = _ZIPS["BoundedZip"], _ZIPS["ZipRefused"]
+_REFUSED = (ExportRefused, ZipRefused)
+
+
 class ExportArchive:
     """A ZIP. The limits count what is really in it, not what it says."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        _check_list(file)
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except _DAMAGE as error:
-            raise ExportRefused("The file is no ZIP, or it is damaged.") from error
-        self._left = MOST_IN_ALL
-        self.names = self._zip.namelist()
+        self._zip = BoundedZip(file)
+        self.names: list[str] = self._zip.names
         if len(self.names) > MOST_NAMES:
             raise ExportRefused(f"The ZIP has more than {MOST_NAMES} files.")
         self._assets: dict[str, str] = {}
@@ -56,16 +51,7 @@ class ExportArchive:
 
     def read(self, name: str, most: int) -> bytes:
         """Return a file of the archive."""
-        if self._zip.getinfo(name).compress_type not in _READABLE:
-            raise ExportRefused(f"{name[:200]} is compressed in a way that is not accepted: deflate is.")
-        try:
-            with self._zip.open(name) as entry:
-                data = entry.read(min(most, max(self._left, 0)) + 1)
-        except _DAMAGE as error:
-            raise ExportRefused(f"{name[:200]} is damaged.") from error
-        self._left -= len(data)
-        if len(data) > most or self._left < 0:
-            raise ExportRefused(f"{name[:200]} is too large.")
+        data: bytes = self._zip.read(name, most)
         return data
 
     def find(self, id: str, name: str) -> tuple[str, str] | None:
@@ -75,21 +61,9 @@ class ExportArchive:
             return None
         try:
             data = self.read(entry, LARGEST_FILE)
-        except ExportRefused:
+        except ZipRefused:
             return None
         return name or entry.rpartition("/")[2], base64.b64encode(data).decode("ascii")
-
-
-def _check_list(file: IO[bytes]) -> None:
-    """Refuse a list of files that would fill the memory: `ZipFile` reads all of it at once."""
-    file.seek(0, 2)
-    size = file.tell()
-    file.seek(max(0, size - 66_000))
-    end = file.read()
-    at = end.rfind(b"PK\x05\x06")
-    listed = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
-    if listed > LONGEST_LIST and listed != 0xFFFFFFFF:
-        raise ExportRefused("The ZIP has too many files.")
 
 
 def parsed_entries(data: bytes, name: str) -> Iterator[Any]:
@@ -151,7 +125,7 @@ def read_export(formats: str) -> None:
         for name, data in _files(file, archive):
             _tell_chats(name, data, read_chat, archive.find if archive else lambda id, name: None)
         tell(kind="end")
-    except ExportRefused as refused:
+    except _REFUSED as refused:
         tell(kind="failed", why=str(refused))
     except MemoryError:
         tell(kind="failed", why="The export needs too much memory to be read.")
@@ -174,7 +148,7 @@ def _tell_chats(name: str, data: bytes, read_chat: Any, find: Any) -> None:
     try:
         for number, value in enumerate(parsed_entries(data, name or "The file"), 1):
             _tell_chat(name, number, value, read_chat, find)
-    except ExportRefused as refused:
+    except _REFUSED as refused:
         if not name:
             raise
         tell(kind="refused", title=name[-200:], why=str(refused))
