@@ -126,7 +126,7 @@ async def test_an_agent_calls_the_tools_of_an_mcp_server(tmp_path, transport):
     assert [("7", False)] == results(again)
     assert 1 == len(slow.pids())
     assert all(re.fullmatch(r"slow__[a-zA-Z0-9_-]{1,58}", tool["name"]) for tool in offered)
-    assert len(offered) == len({tool["name"] for tool in offered}) == 11
+    assert len(offered) == len({tool["name"] for tool in offered}) == 12
     assert {"a", "b"} == set(offered[0]["parameters"]["properties"])
 
 

@@ -43,6 +43,7 @@ async def test_an_agent_gets_the_tools_of_a_server_in_the_terminal(tmp_path):
             ("mcp", "add", "other"): "--server-url",
             ("mcp", "add", "other", "--server-url", "ftp://host/"): "http://",
             ("mcp", "call", "slow", "add", "{"): "not JSON",
+            ("mcp", "disconnect", "slow"): "connect an account",
             ("mcp", "rm", "slow"): "'helper'",
             ("agents", "add", "helper", "-m", "up/m"): "already",
             ("agents", "rm", "nobody"): "no agent",
