@@ -185,7 +185,7 @@ class Calls(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_told_before_the_reveal(self):
-        for shown in (wire.listed_comparison(self.kept), wire.comparison(self.kept, {})):
+        for shown in (wire.listed_comparison(self.kept), wire.comparison(self.kept, {}, None)):
             for pane in shown["panes"]:
                 assert self.kept.is_revealed or (pane["model"], pane["metrics"]) == (None, None)
                 assert pane["metrics"] is None or not pane["metrics"]["fastest"] or pane["status"] == "settled"
