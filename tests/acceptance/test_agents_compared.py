@@ -103,6 +103,24 @@ async def test_a_blind_pane_does_not_tell_that_an_agent_is_in_it(world, up):
     assert ["add"] == world.state.called
 
 
+@requirement("cmp.agents", "cmp.blind")
+async def test_what_a_pane_waits_for_is_told_of_no_blind_one(world, up):
+    """An agent waits for no model while its tools run. Were it told of blind panes, that would tell which one it is."""
+    up.models.update(m=in_turn(calling(("wait", {})), answer("Done.")), next=[Headers(), Role(), Hang()])
+    told = {}
+    for blind in (False, True):
+        world.state.begun.clear()
+        watched = await Compare(world.api.client).begin(PANES, "Wait.", blind=blind)
+        async with asyncio.timeout(LONG):
+            await world.state.begun.wait()
+            while not all([pane["run_id"] for pane in (await world.api.get(watched.path))["panes"]]):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        runs = [await world.api.run(pane["run_id"]) for pane in (await world.api.get(watched.path))["panes"]]
+        told[blind] = {run["waits_for"] is not None for run in runs}
+        await Compare(world.api.client).post(f"{watched.path}/stop")
+    assert {False: {True, False}, True: {False}} == told
+
+
 @requirement("batch.agents")
 async def test_an_agent_answers_the_cells_of_a_batch_and_fails_where_a_person_is_needed(world, up):
     """A batch that waited for a person would wait for ever: the cell fails with words, and the others go on."""

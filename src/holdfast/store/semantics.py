@@ -381,7 +381,7 @@ def charged_model(run: RunRecord) -> ModelName:
 
     Panes of blind comparisons are listed together: the cost of one would tell its model.
     """
-    return ModelName(BLIND) if run.kind == "pane" and run.model.startswith(f"{BLIND}/") else run.model
+    return ModelName(BLIND) if run.is_blind else run.model
 
 
 def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:

@@ -64,8 +64,13 @@ def answer_of_start(shown: RunJson) -> Json:
 
 
 def waits_for(run: Run) -> WaitsFor | None:
-    """Return what a run waits for; None if it waits for no model, or is not worked on here."""
+    """Return what a run waits for; None if it waits for no model, or is not worked on here.
+
+    Of a blind pane it is never told: an agent waits for no model while its tools run, and would be known by that.
+    """
     pump = run.live
+    if run.record.is_blind:
+        return None
     if not isinstance(pump, Pump) or pump.was_ended or not pump.intake.is_open or pump.is_far_behind:
         return None
     if pump.intake.wait is None or (run.quiet is not None and run.quiet()):
