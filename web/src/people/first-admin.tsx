@@ -64,7 +64,7 @@ function Form({ needsCode }: { needsCode: boolean }) {
     const code = String(new FormData(event.currentTarget as HTMLFormElement).get("code") ?? "").trim();
     attempt(async () => {
       await calls.firstAdmin({ code, name: name.trim(), email: email.trim(), password: typed.password });
-      enter();
+      await enter();
     });
   };
   return (

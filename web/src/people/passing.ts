@@ -25,8 +25,8 @@ export function placeToGo(): string {
  * Go on after a sign-in. Every tab is loaded anew: what it shows may be another person's.
  * A key is forgotten, because it would count before the sign-in.
  */
-export function enter(): void {
-  if (key.value) forgetKey();
+export async function enter(): Promise<void> {
+  if (key.value) await withoutKey();
   tellOtherTabs();
   go(placeToGo());
 }
@@ -38,10 +38,21 @@ export function enterWithKey(): void {
 
 /** Sign out in all tabs of this browser. */
 export async function leave(): Promise<void> {
-  const { turnOff } = await import("../notifications/browser");
-  await turnOff(); // while the server takes it from this person
+  await hearNothing();
   await call("POST", "/api/sign-out");
   gone();
+}
+
+/** Forget the key of this browser. */
+export async function withoutKey(): Promise<void> {
+  await hearNothing();
+  forgetKey();
+}
+
+/** Notifications end first, while the server takes that from whoever leaves. */
+async function hearNothing(): Promise<void> {
+  const { turnOff } = await import("../notifications/browser");
+  await turnOff();
 }
 
 /** Nobody is signed in any more: show so in all tabs of this browser. */

@@ -51,7 +51,7 @@ function Form({ token, name, isNew }: { token: string; name: string; isNew: bool
       try {
         const code = String(given.get("code") ?? "");
         await calls.resetPassword({ token, password: typed.password, code, keep_keys: given.has("keep_keys") });
-        enter();
+        await enter();
       } catch (error) {
         if (!asksForCode(error)) throw error;
         setCodeAsked(true);

@@ -52,7 +52,7 @@ function PasskeyButton() {
   const signIn = () =>
     trying.attempt(async () => {
       await calls.signInWithPasskey(await usedPasskey(await calls.passkeySignInOptions()));
-      enter();
+      await enter();
     });
   return (
     <>
@@ -82,7 +82,7 @@ function PasswordForm({ isFirst }: { isFirst: boolean }) {
           stay: given.has("stay"),
           code: String(given.get("code") ?? ""),
         });
-        enter();
+        await enter();
       } catch (error) {
         if (asksForCode(error)) return setCodeAsked(true);
         if (error instanceof ApiError && error.retryAfter) setWaitUntil(Date.now() + error.retryAfter * 1_000);

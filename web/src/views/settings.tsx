@@ -4,8 +4,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { Accounts } from "../agents/accounts";
 import { key } from "../api";
-import { forgetKey } from "../connection";
 import { Shortcuts } from "../help";
+import { withoutKey } from "../people/passing";
 import { DefaultModel, Fallbacks, TitleModel } from "../settings/models";
 import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
@@ -199,13 +199,7 @@ function OwnKey() {
     <section>
       <h2>{t().account}</h2>
       <p class="note">{t().accountNote}</p>
-      <button
-        type="button"
-        onClick={() => {
-          forgetKey();
-          location.reload();
-        }}
-      >
+      <button type="button" onClick={() => void withoutKey().then(() => location.reload())}>
         {t().signOut}
       </button>
     </section>
