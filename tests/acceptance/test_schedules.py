@@ -225,3 +225,58 @@ async def test_rights_count_when_the_run_starts_and_a_refusal_is_in_the_history(
             [one] = await occurred(client, ended["id"])
             assert ("refused", "access_ended") == (one["state"], one["error"]["code"])
             assert [] == (await Native(client).get("/api/runs"))["runs"]
+
+
+GROUP = {"name": "few", "models": ["up/echo:hi"]}
+TAKEN = {
+    "its key was revoked": "access_ended",
+    "its owner was disabled": "access_ended",
+    "the budget is spent": "budget_exceeded",
+    "the model is not allowed": "model_not_found",
+}
+
+
+@requirement("schedules.rights")
+async def test_what_was_refused_says_why_and_is_not_made_up_when_its_right_comes_back(world: World):
+    """Each time is decided once: neither a restart nor a right that is given back starts what was refused."""
+    async with browser(world.server, world.root) as root:
+        admin = Native(root)
+        group = (await (await root.post("/api/admin/groups", GROUP)).json())["id"]
+        people = {why: f"p{number}" for number, why in enumerate(TAKEN)}
+        cookies = {why: await add_person(world.server, world.root, name) for why, name in people.items()}
+        accounts = {each["name"]: each["id"] for each in (await admin.get("/api/admin/people"))["people"]}
+
+        async def change(why: str, **fields: Any) -> None:
+            answer = await root.request("PATCH", f"/api/admin/people/{accounts[people[why]]}", json=fields)
+            assert 200 == answer.status, await answer.text()
+
+        await change("the model is not allowed", groups=[group])
+        made = {}
+        for why, cookie in cookies.items():
+            async with browser(world.server, cookie) as client:
+                if why == "its key was revoked":
+                    key = await (await client.post("/api/keys", {"name": "own"})).json()
+                    async with world.server.client(authorization=f"Bearer {key['key']}") as with_key:
+                        made[why] = (await add(with_key, when=soon(6.0)))["id"]
+                    assert 204 == (await client.request("DELETE", f"/api/keys/{key['id']}")).status
+                else:
+                    made[why] = (await add(client, when=soon(6.0)))["id"]
+        await change("its owner was disabled", disabled=True)
+        await change("the budget is spent", budget={"tokens_per_day": 0})
+        assert 200 == (await root.request("PATCH", f"/api/admin/groups/{group}", json={"models": ["up/m"]})).status
+        await occurred(root, (await add(root, when=soon(6.5)))["id"])  # later than the others
+        await change("its owner was disabled", disabled=False)
+        await change("the budget is spent", budget={})
+        assert 200 == (await root.request("PATCH", f"/api/admin/groups/{group}", json={"models": ["*"]})).status
+    await world.server.kill9()
+    await world.server.restart()
+    async with browser(world.server, world.root) as root:
+        await occurred(root, (await add(root, when=soon()))["id"])  # the others were taken up before it
+    found = {}
+    for why, name in people.items():
+        async with browser(world.server, await sign_in(world.server, name)) as client:
+            [one] = await history(client, made[why])
+            assert "refused" == one["state"], (why, one)
+            found[why] = one["error"]["code"]
+            assert [] == (await Native(client).get("/api/runs"))["runs"]
+    assert TAKEN == found
