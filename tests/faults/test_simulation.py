@@ -14,9 +14,12 @@ from blockbuster import BlockBuster
 
 from holdfast.engine.core import EngineClasses
 from holdfast.runs.watchdog import Watchdog
+from tests.requirements import requirement
 from tests.simulation.__main__ import BrokenDesign, first_caught, keep_the_heap, schedules
-from tests.simulation.bad_services import BANK
-from tests.simulation.world import HOLDFAST, Design
+from tests.simulation.bad_services import BANK, two_browsers
+from tests.simulation.clockwork import play
+from tests.simulation.scenario import Scenario, Weather
+from tests.simulation.world import HOLDFAST, Design, simulate
 from tests.support.long import count
 
 SCHEDULES = count(400, 20_000)
@@ -53,6 +56,41 @@ def test_no_schedule_of_faults_breaks_a_promise(first: int) -> None:
     }
 
     assert {} == broken, "replay one with: python -m tests.simulation --seed N"
+
+
+def browsers_and_a_poor_store(scenario: Scenario) -> None:
+    """A person is told in two browsers, by a server whose store fails now and then."""
+    two_browsers(scenario)
+    scenario.nodes, scenario.weather = 1, Weather(fails_before=0.15, fails_after=0.15)
+
+
+@requirement("push.once")
+def test_a_store_that_fails_while_browsers_are_told_costs_no_message_and_repeats_none() -> None:
+    """The try goes on where it was: whoever was told is not told again, and the others are told soon."""
+    design = Design(stage=browsers_and_a_poor_store)
+    broken = {seed: found for seed in range(60) if (found := simulate(seed, design).violations)}
+
+    assert {} == broken
+
+
+OCCURRENCES = 10_000
+ROUNDS = 7
+"""Of both changes together; a round has more than a seventh of them."""
+
+
+@requirement("schedules.once")
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_runs_equal_occurrences_over_both_changes_of_daylight_saving(number: int) -> None:
+    """Three servers run twenty schedules by the clock of Berlin, and are killed at steps that are drawn."""
+    change = ("spring", "autumn")[number % 2]
+    played = play(change, number)
+    print(f"\n{change}: {played.runs} runs, {dict(played.states)}, {played.crashes} crashes")
+
+    assert [] == played.violations
+    assert {"started": played.runs} == played.states
+    assert {"spring": ["01:00"], "autumn": ["00:30"]}[change] == played.fixed
+    assert played.runs > OCCURRENCES / ROUNDS
+    assert played.crashes > 5
 
 
 def test_every_seed_replays_exactly() -> None:

@@ -17,8 +17,11 @@ from holdfast.events import Source, Yielded
 from holdfast.log.log import Log
 from holdfast.runs.run import Run
 from holdfast.server.features.notifications.deliveries import Deliveries, Delivery
+from holdfast.server.features.notifications.news import News, Target
+from holdfast.server.features.notifications.push import PersonsBrowsers
 from holdfast.server.features.schedules.model import Schedule
 from holdfast.server.features.schedules.schedules import Schedules
+from holdfast.server.features.schedules.times import EveryInterval
 from holdfast.server.features.schedules.unattended import StartsRuns, UnattendedRun
 from holdfast.server.sources.agents import AgentSources
 from holdfast.server.sources.breaks.legs import LegOutlet, Legs
@@ -39,7 +42,7 @@ __all__ = ["BANK"]
 # scenes
 
 
-def _alone(scenario: Scenario) -> SendPlan:
+def alone(scenario: Scenario) -> SendPlan:
     """One run that is kept, on two servers, and nothing happens."""
     plain = replace_plan(
         scenario.sends[0],
@@ -57,7 +60,7 @@ def _alone(scenario: Scenario) -> SendPlan:
     scenario.sends, scenario.nodes = [plain], 2
     scenario.limits = replace(scenario.limits, idle=20.0, deadline=None)
     scenario.weather, scenario.session_stops, scenario.deletes, scenario.troubles = Weather(), [], [], []
-    scenario.schedules, scenario.readers = [], []
+    scenario.schedules, scenario.readers, scenario.devices = [], [], 0
     return plain
 
 
@@ -65,7 +68,7 @@ def _story(scenario: Scenario, **fields: Any) -> StoryPlan:
     text = " ".join(f"word{number}" for number in range(30))
     usual: dict[str, Any] = {"model": "turns/m", "piece": 5, "pace": 0.05, "breaks": [(60, "is cut")]}
     story = StoryPlan(text=text, on_break="continue", **{**usual, **fields})
-    _alone(scenario).story = story
+    alone(scenario).story = story
     return story
 
 
@@ -97,23 +100,29 @@ def _server_dies(scenario: Scenario) -> None:
 
 def _server_dies_at_work(scenario: Scenario) -> None:
     """The servers die while an agent's tools are at work, behind their effects."""
-    _alone(scenario).tools = [ToolPlan(kind, 0.1, 3.0) for kind in ("never", "keyed")]
+    alone(scenario).tools = [ToolPlan(kind, 0.1, 3.0) for kind in ("never", "keyed")]
     scenario.nodes, scenario.troubles = 1, [Trouble(1.0, "crash", 0.1)]
 
 
 def _clockwork(scenario: Scenario) -> None:
     """A schedule of every second, whose server dies while it starts a run."""
-    _alone(scenario)
-    scenario.schedules = [SchedulePlan(0.0, 1, "all")]
+    alone(scenario)
+    scenario.schedules = [SchedulePlan(0.0, EveryInterval(1), "all")]
     scenario.weather = Weather(delays=(0.05,))
     scenario.troubles = [Trouble(2.0 + number, "crash", 0.1, by_steps=10 + 7 * number) for number in range(3)]
 
 
 def _two_devices(scenario: Scenario) -> None:
     """Two devices show a session, one of them behind the other."""
-    plain = _alone(scenario)
+    plain = alone(scenario)
     scenario.sessions, plain.session = 1, 0
     scenario.readers = [ReaderPlan(0, [[(0.2, 0), (0.5, 0), (0.5, 0)], [(0.4, 3), (0.5, 3), (0.5, 3)]])]
+
+
+def two_browsers(scenario: Scenario) -> None:
+    """A person is told in two browsers how an answer ends."""
+    _story(scenario, breaks=[])
+    scenario.sessions, scenario.sends[0].session, scenario.devices = 1, 0, 2
 
 
 # legs
@@ -330,3 +339,34 @@ class _TellsFromMemory(Deliveries):
     async def deliver(self, stored: Stored[Delivery]) -> None:
         await self.forget(stored.id)
         await super().deliver(stored)
+
+
+class _TellsAllAgain(PersonsBrowsers):
+    async def tell(self, news: News) -> bool:
+        self._told.clear()
+        return await super().tell(news)
+
+
+@bad(
+    "pushed-twice",
+    "one browser could not be reached, and the others are told again with it",
+    "a retry of the whole list",
+    expects="a browser was told",
+    stage=two_browsers,
+)
+class _PushesTwice(Deliveries):
+    async def _target(self, stored: Stored[Delivery]) -> Target | None:
+        target = await super()._target(stored)
+        return _TellsAllAgain(stored.owner, self._pushes) if isinstance(target, PersonsBrowsers) else target
+
+
+@bad(
+    "push-noted-before-it-is-sent",
+    "a message that its service did not take counts as told",
+    "fire and forget",
+    expects="was told of no end",
+    stage=two_browsers,
+)
+class _PushesOnce(Deliveries):
+    async def _tell(self, target: Target, news: News) -> None:
+        await target.tell(news)

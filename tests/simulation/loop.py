@@ -148,6 +148,12 @@ class SeededLoop(asyncio.AbstractEventLoop):
         """Start a task in a process."""
         return self.create_task(coro, context=context_of(process))
 
+    def run_in_executor(self, executor: None, work: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Do the work of a thread between two turns."""
+        done = self.create_future()
+        self.call_soon(lambda: done.cancelled() or done.set_result(work(*args)))
+        return done
+
     def get_debug(self) -> bool:
         """Debug mode would only slow the simulation."""
         return False

@@ -12,7 +12,7 @@ from holdfast.engine.core import Core
 from holdfast.runs.run import Run
 from holdfast.server.features.schedules.model import Plan, Schedule
 from holdfast.server.features.schedules.schedules import KIND
-from holdfast.server.features.schedules.times import EveryInterval, due_times
+from holdfast.server.features.schedules.times import due_times
 from holdfast.server.features.schedules.unattended import UnattendedRun
 from holdfast.store import RunRecord
 from holdfast.store.documents import Documents, Stored
@@ -68,7 +68,7 @@ class Planner:
     async def add(self, plan: SchedulePlan) -> None:
         """Set a schedule up. A second try may make a second one: each of them has its own occurrences."""
         await asyncio.sleep(plan.at)
-        wanted = Plan(name="it", prompt="Go", when=EveryInterval(seconds=plan.seconds), missed=plan.missed)  # type: ignore[arg-type]
+        wanted = Plan(name="it", prompt="Go", when=plan.when, missed=plan.missed)
         for _ in range(50):
             server = await self.world.server()
             if (await self.world.request(partial(self._add, server, wanted), None, server)).kind == "ok":
@@ -81,7 +81,7 @@ class Planner:
 
     async def pause_all(self) -> None:
         """Pause every schedule."""
-        for stored in peek(_listed(self.world)):
+        for stored in peek(kept_schedules(self.world)):
             for _ in range(50):
                 server = await self.world.server()
                 reply = await self.world.request(partial(self._pause, server, stored.id), None, server)
@@ -94,14 +94,15 @@ class Planner:
         await server.schedules.pause(OWNER, id)
 
 
-async def _listed(world: World) -> list[Stored[Schedule]]:
+async def kept_schedules(world: World) -> list[Stored[Schedule]]:
+    """Return all schedules as they are stored."""
     documents = Documents(world.medium, KIND, Schedule, now=world.clock)
     return [each async for each in documents.all(owner=OWNER)]
 
 
 def check_occurrences(world: World) -> Iterator[str]:
     """Yield what is wrong with the occurrences of all schedules: runs equal occurrences."""
-    for stored in peek(_listed(world)):
+    for stored in peek(kept_schedules(world)):
         yield from _check(world, stored)
 
 

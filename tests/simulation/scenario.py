@@ -9,6 +9,8 @@ from typing import Any
 
 from holdfast.events import Finish, Notice, Reasoning, Text, ToolCall, Usage
 from holdfast.runs.run import Limits
+from holdfast.server.features.schedules.model import Missed
+from holdfast.server.features.schedules.times import EveryInterval, When
 
 LEASE = 6.0
 GRACE = 1.0
@@ -67,8 +69,8 @@ class SchedulePlan:
     """A person sets up a schedule."""
 
     at: float
-    seconds: int
-    missed: str
+    when: When
+    missed: Missed
 
 
 @dataclass(slots=True)
@@ -183,6 +185,12 @@ class Scenario:
     """Servers on the store from the beginning."""
     schedules: list[SchedulePlan] = field(default_factory=list)
     readers: list[ReaderPlan] = field(default_factory=list)
+    devices: int = 0
+    """Browsers of a person who is told how runs end."""
+    begins: float = 1_600_000_000.0
+    """The time of the store's clock at the beginning."""
+    lasts: float = 0.0
+    """How many seconds more than usual its troubles may take."""
 
     @property
     def has_services(self) -> bool:
@@ -300,7 +308,7 @@ class _Draw:
     def add_schedule(self, scenario: Scenario) -> None:
         """Add a schedule."""
         scenario.schedules.append(
-            SchedulePlan(self.moment(), self.of((1, 2, 3, 7)), self.of(("all", "all", "one", "skip")))
+            SchedulePlan(self.moment(), EveryInterval(self.of((1, 2, 3, 7))), self.of(("all", "all", "one", "skip")))
         )
 
     def add_reader(self, scenario: Scenario) -> None:

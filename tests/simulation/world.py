@@ -21,7 +21,6 @@ from holdfast.log.log import Log
 from holdfast.nodes.jobs import Jobs
 from holdfast.runs.run import Run
 from holdfast.server.features.notifications.deliveries import Deliveries
-from holdfast.server.features.notifications.people import Persons
 from holdfast.server.features.schedules.schedules import Schedules
 from holdfast.server.sources.agent_users import AgentUsers
 from holdfast.server.sources.agents import AgentSources
@@ -57,7 +56,7 @@ from .scenario import (
 )
 from .store import Connection, Medium, peek
 from .stories import Model, StoryCheck
-from .telling import Pager
+from .telling import Browsers, Pager
 
 CALM = 40.0
 """Virtual seconds after which all faults are over..."""
@@ -151,13 +150,14 @@ class Server(Process):
             self.schedules = world.design.schedules(
                 connection, self.engine, Starts(world, self.engine), new_id=world.new_id
             )
-            nobody: Any = None  # no person has chosen to be told of anything
+            nobody: Any = None
+            pushing = world.browsers.of_server(connection)
             self.deliveries = world.design.deliveries(
                 connection,
                 self.engine,
                 [world.pager],  # type: ignore[list-item]
-                Persons(connection, nobody, world.clock),
-                nobody,
+                pushing.persons,
+                pushing,  # type: ignore[arg-type]
                 nobody,
                 new_id=world.new_id,
             )
@@ -224,6 +224,7 @@ class World:
         self.scenario: Scenario = draw(rng)
         draw_nodes(Random(~seed), self.scenario, nodes)
         draw_services(Random(f"services {seed}"), self.scenario)
+        self.scenario.devices = Random(f"devices {seed}").choice((0, 0, 1, 2))
         design.stage(self.scenario)
         self.weather: Weather = self.scenario.weather
         self.loop = SeededLoop(rng, self.scenario.disorder)
@@ -233,6 +234,7 @@ class World:
         self.agents = Witness(self)
         self.planner = Planner(self)
         self.pager = Pager(self)
+        self.browsers = Browsers(self)
         self.readings = [Reading(self, plan) for plan in self.scenario.readers]
         self.over = False
         self.rolled_back = False
@@ -250,7 +252,7 @@ class World:
 
     def store_clock(self) -> float:
         """Return the time of the store's own clock, which never jumps."""
-        return self.loop.time() + 1_600_000_000.0
+        return self.loop.time() + self.scenario.begins
 
     def new_id(self, prefix: str) -> str:
         """Return ids in an order that the seed decides."""
@@ -919,6 +921,7 @@ class World:
         scenario = self.scenario
         for number in range(scenario.sessions):
             peek(self.medium.create_session(Session(id=f"ses_{number}", owner="me")))
+        self.browsers.subscribe()
         for _ in range(scenario.nodes):
             self.start_server()
         work: list[Coroutine[Any, Any, Any]] = []
@@ -945,7 +948,7 @@ class World:
 
     async def _wait(self, tasks: list[asyncio.Task[Any]], what: str) -> None:
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+            _, late = await asyncio.wait(tasks, timeout=PATIENCE + self.scenario.lasts)
             for task in late:
                 self.history.violate(f"{what} waits for ever: {task.get_coro().__qualname__}")  # type: ignore[union-attr]
 
@@ -1028,6 +1031,7 @@ def simulate(
     finally:
         world.over = True
         violations = world.history.violations + checker.check(world) + [*check_occurrences(world), *world.pager.check()]
+        violations += world.browsers.check()
         violations += [wrong for reading in world.readings for wrong in reading.check()]
         world.loop.discard()  # also when a time limit ends the test: what is left open would fail another one
     return Outcome(

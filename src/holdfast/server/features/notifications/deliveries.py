@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ....concurrency.retry import Backoff
 from ....engine.core import Core
-from ....errors import RunNotFound
+from ....errors import RunNotFound, StoreUnavailable
 from ....ids import NewId, new_id
 from ....nodes.jobs import Jobs, JobWork
 from ....runs.run import Run
@@ -213,11 +213,18 @@ class Deliveries:
     async def _tell(self, target: Target, news: News) -> None:
         """Tell a target until it has heard, or nobody wants to hear it any more."""
         backoff = Backoff(PAUSE, LONGEST_PAUSE, spread=(0.8, 1.2))
-        while not await target.tell(news):
+        while not await self._has_heard(target, news):
             if self._engine.now() > news.at + target.gives_up:
                 logger.error("%s: giving up on %s", target.place, news.run.id)
                 return
             await asyncio.sleep(backoff.next())
+
+    async def _has_heard(self, target: Target, news: News) -> bool:
+        """Tell once. A store that is away means another try by the same target, which knows whom it has told."""
+        try:
+            return await target.tell(news)
+        except StoreUnavailable:
+            return False
 
 
 def _push_id(run_id: str) -> str:
