@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -1023,6 +1024,7 @@ def simulate(
     digest: bool = False,
 ) -> Outcome:
     """Play and judge one schedule, with as many servers as it draws, or with so many."""
+    random.seed(seed)  # what the code that ships draws itself, such as the pauses between two tries
     world = World(seed, design, nodes=nodes, verbose=verbose)
     try:
         world.loop.run(world.play())

@@ -173,6 +173,7 @@ class Deliveries:
         changed = asyncio.Event()
         unwatch = self._engine.watch_session(session_id, changed.set)
         ended = asyncio.ensure_future(run.settled())
+        ended.add_done_callback(lambda _: changed.set())
         is_told = False
         try:
             while not ended.done():
@@ -184,9 +185,7 @@ class Deliveries:
                     times = await self._note_waiting(id, is_told=is_told)
                     if times is not None:
                         await self._tell(target, News(run, None, self._engine.now(), times))
-                woken = asyncio.ensure_future(changed.wait())
-                await asyncio.wait({ended, woken}, return_when=asyncio.FIRST_COMPLETED)
-                woken.cancel()
+                await changed.wait()
         finally:
             unwatch()
             ended.cancel()
