@@ -113,7 +113,7 @@ async def test_what_a_pane_waits_for_is_told_of_no_blind_one(world, up):
         watched = await Compare(world.api.client).begin(PANES, "Wait.", blind=blind)
         async with asyncio.timeout(LONG):
             await world.state.begun.wait()
-            while not all([pane["run_id"] for pane in (await world.api.get(watched.path))["panes"]]):  # noqa: ASYNC110
+            while not all(pane["run_id"] for pane in (await world.api.get(watched.path))["panes"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         runs = [await world.api.run(pane["run_id"]) for pane in (await world.api.get(watched.path))["panes"]]
         told[blind] = {run["waits_for"] is not None for run in runs}

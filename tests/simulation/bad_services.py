@@ -17,7 +17,7 @@ from holdfast.events import Source, Yielded
 from holdfast.log.log import Log
 from holdfast.runs.run import Run
 from holdfast.server.features.notifications.deliveries import Deliveries, Delivery
-from holdfast.server.features.notifications.news import News, Target
+from holdfast.server.features.notifications.news import Target
 from holdfast.server.features.notifications.push import PersonsBrowsers
 from holdfast.server.features.schedules.model import Schedule
 from holdfast.server.features.schedules.schedules import Schedules
@@ -341,10 +341,9 @@ class _TellsFromMemory(Deliveries):
         await super().deliver(stored)
 
 
-class _TellsAllAgain(PersonsBrowsers):
-    async def tell(self, news: News) -> bool:
-        self._told.clear()
-        return await super().tell(news)
+class _Forgetful(set[tuple[str, str]]):
+    def add(self, told: tuple[str, str]) -> None:
+        pass
 
 
 @bad(
@@ -355,18 +354,8 @@ class _TellsAllAgain(PersonsBrowsers):
     stage=two_browsers,
 )
 class _PushesTwice(Deliveries):
-    async def _target(self, stored: Stored[Delivery]) -> Target | None:
-        target = await super()._target(stored)
-        return _TellsAllAgain(stored.owner, self._pushes) if isinstance(target, PersonsBrowsers) else target
-
-
-@bad(
-    "push-noted-before-it-is-sent",
-    "a message that its service did not take counts as told",
-    "fire and forget",
-    expects="was told of no end",
-    stage=two_browsers,
-)
-class _PushesOnce(Deliveries):
-    async def _tell(self, target: Target, news: News) -> None:
-        await target.tell(news)
+    async def target_of(self, stored: Stored[Delivery]) -> Target | None:
+        target = await super().target_of(stored)
+        if isinstance(target, PersonsBrowsers):
+            target.told = _Forgetful()
+        return target

@@ -141,7 +141,7 @@ class Deliveries:
 
     async def deliver(self, stored: Stored[Delivery]) -> None:
         """Deliver what happens to a run, unless its target is gone."""
-        target = await self._target(stored)
+        target = await self.target_of(stored)
         if target is None:
             return
         try:
@@ -155,7 +155,8 @@ class Deliveries:
         await asyncio.sleep(target.pause)
         await self._tell(target, News(run, settled, at))
 
-    async def _target(self, stored: Stored[Delivery]) -> Target | None:
+    async def target_of(self, stored: Stored[Delivery]) -> Target | None:
+        """Return the one who is told; None if it is gone."""
         name, owner = stored.body.listener, stored.owner
         if name == PUSH:
             return PersonsBrowsers(owner, self._pushes)

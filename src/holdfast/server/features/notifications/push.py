@@ -111,7 +111,8 @@ class PersonsBrowsers:
 
     def __init__(self, owner: str, pushes: Pushes) -> None:
         self._owner, self._pushes = owner, pushes
-        self._told: set[tuple[str, str]] = set()
+        self.told: set[tuple[str, str]] = set()
+        """The browsers, and the ids of what they were told."""
 
     async def tell(self, news: News) -> bool:
         """Send to each browser that was not told yet, unless the person has seen it or does not want to hear it."""
@@ -128,7 +129,7 @@ class PersonsBrowsers:
         return all(told)
 
     async def _send(self, device: Device, news: News, chosen: Notified, title: str) -> bool:
-        if (device.id, news.id) in self._told:
+        if (device.id, news.id) in self.told:
             return True
         session = news.run.record.session_id or ""
         shown = {"title": title, "text": _text_of(news.settled)} if chosen.shows_text else {}
@@ -142,7 +143,7 @@ class PersonsBrowsers:
             return False
         elif status >= 300:
             logger.warning("push: status %d of the service of %s", status, device.id)
-        self._told.add((device.id, news.id))
+        self.told.add((device.id, news.id))
         return True
 
 
