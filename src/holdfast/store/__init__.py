@@ -12,7 +12,7 @@ from ..asks import Ask, ProgramAsk
 from ..errors import IdempotencyConflict
 from ..events import AnySettlement, Event
 from ..history import Message, Session
-from ..ids import BLIND, ModelName
+from ..ids import ModelName
 from .filing import ANY, FilingStore, Filter
 from .nodes import NodeStore
 from .people.audit import AuditStore
@@ -82,11 +82,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def echo(self) -> str:
         """The model's name in answers of a wire that repeats what its client wrote."""
         return self.asked or self.model
-
-    @property
-    def is_blind(self) -> bool:
-        """True for a pane of a blind comparison: its model has a name that hides it."""
-        return self.kind == "pane" and self.model.startswith(f"{BLIND}/")
 
 
 class Idempotency(msgspec.Struct, frozen=True):

@@ -376,12 +376,17 @@ def starts_left(rest: float, age: float, starts: int, per_minute: int) -> tuple[
 # usage and budgets
 
 
+def is_blind(run: RunRecord) -> bool:
+    """Return whether a run is a pane of a blind comparison: its model has a name that hides it."""
+    return run.kind == "pane" and run.model.startswith(f"{BLIND}/")
+
+
 def charged_model(run: RunRecord) -> ModelName:
     """Return the model that the usage of a run is listed under.
 
     Panes of blind comparisons are listed together: the cost of one would tell its model.
     """
-    return ModelName(BLIND) if run.is_blind else run.model
+    return ModelName(BLIND) if is_blind(run) else run.model
 
 
 def charge_of(run: RunRecord, settlement: AnySettlement) -> Charge:

@@ -11,6 +11,7 @@ from ....runs.run import Run
 from ....runs.stored_log import StoredLog
 from ....silence import WaitsFor
 from ....store import RunRecord
+from ....store.semantics import is_blind
 from ....wires import native
 from ....wires.shapes import RunJson
 from ...kit.http.errors import Json
@@ -69,7 +70,7 @@ def waits_for(run: Run) -> WaitsFor | None:
     Of a blind pane it is never told: an agent waits for no model while its tools run, and would be known by that.
     """
     pump = run.live
-    if run.record.is_blind:
+    if is_blind(run.record):
         return None
     if not isinstance(pump, Pump) or pump.was_ended or not pump.intake.is_open or pump.is_far_behind:
         return None
