@@ -7,7 +7,7 @@ import pytest
 
 from tests.requirements import requirement
 from tests.support.http import Client, Response
-from tests.support.server import Server, config_text, provider
+from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Eof, Headers, Role, Status, Upstream, answer
 
 REFUSALS = (401, 402, 403)
@@ -60,7 +60,7 @@ async def test_new_settings_of_a_provider_are_tried_at_once(tmp_path):
         up.models["m"] = [Status(401)]
         before = await ask(client)
         up.models["m"] = answer("Hello.")
-        server.config.write_text(config_text("", [provider(up.base_url) | {"api_key_env": "RIGHT"}]))
+        server.rewrite("", [provider(up.base_url) | {"api_key_env": "RIGHT"}])
         reloaded = await client.post("/api/settings/reload")
         after = await ask(client)
 

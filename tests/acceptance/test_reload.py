@@ -19,7 +19,7 @@ from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.served import Served
-from tests.support.server import Server, clean_environment, config_text, provider
+from tests.support.server import Server, clean_environment, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
 from tests.support.waiting import LONG
 
@@ -30,10 +30,6 @@ ADMIN, ANN = "r" * 40, "a" * 40
 async def up():
     async with Upstream() as upstream:
         yield upstream
-
-
-def rewrite(server, config, up):
-    server.config.write_text(config_text(config, [provider(up.base_url)]))
 
 
 async def reload(client, **headers):
@@ -56,7 +52,7 @@ async def test_a_changed_file_is_taken_in_and_an_open_stream_goes_on(tmp_path, u
         api = Native(client)
         run_id = await api.start(await api.new_session(), "Count", "up/m")
         reader = await api.shown(run_id, "One ")
-        rewrite(server, 'log_level = "debug"\nmax_runs = 7\n[aliases]\nmine = "up/m"\n', up)
+        server.rewrite('log_level = "debug"\nmax_runs = 7\n[aliases]\nmine = "up/m"\n', [provider(up.base_url)])
         status, result = await reload(client)
         up.open()
         rest = [frame.json() for frame in await reader.all_events()]
@@ -74,7 +70,7 @@ async def test_a_changed_file_is_taken_in_and_an_open_stream_goes_on(tmp_path, u
 async def test_of_an_invalid_file_nothing_is_taken_in(tmp_path, up):
     """Half of a change is a state that nobody has written down."""
     async with Server(tmp_path, [provider(up.base_url)]) as server, server.client() as client:
-        rewrite(server, '[aliases]\nmine = "up/m"\n[fallbacks]\n"up/m" = "nowhere/m"\n', up)
+        server.rewrite('[aliases]\nmine = "up/m"\n[fallbacks]\n"up/m" = "nowhere/m"\n', [provider(up.base_url)])
         status, result = await reload(client)
         aliased = await client.post(
             "/v1/chat/completions", {"model": "mine", "messages": [{"role": "user", "content": "Hi"}]}
@@ -91,10 +87,10 @@ async def test_of_an_invalid_file_nothing_is_taken_in(tmp_path, up):
 async def test_sighup_takes_in_the_file_and_the_log_says_what_has_changed(tmp_path, up):
     """What every service manager sends."""
     async with Server(tmp_path, [provider(up.base_url)]) as server, server.client() as client:
-        rewrite(server, "prot = 9000\n", up)
+        server.rewrite("prot = 9000\n", [provider(up.base_url)])
         server.send_signal(signal.SIGHUP)
         await logged(server, "Unknown setting 'prot'")
-        rewrite(server, '[aliases]\nmine = "up/m"\n', up)
+        server.rewrite('[aliases]\nmine = "up/m"\n', [provider(up.base_url)])
         server.send_signal(signal.SIGHUP)
         await logged(server, "the settings were reloaded: changed aliases")
         response = await client.get("/health")
@@ -121,7 +117,7 @@ async def test_a_key_that_is_removed_from_the_file_ends_its_access_at_once(tmp_p
     ):
         before = (await client.get("/api/me", headers=ann)).status
         refused = await reload(client, **ann)
-        rewrite(server, keys("root"), up)
+        server.rewrite(keys("root"), [provider(up.base_url)])
         status, result = await reload(client, **root)
         after = [(await client.get("/api/me", headers=each)).status for each in (ann, root)]
 
@@ -134,7 +130,7 @@ async def test_a_key_that_is_removed_from_the_file_ends_its_access_at_once(tmp_p
 async def test_the_command_reloads_and_tells(tmp_path, up):
     """For those who do not know the number of the process."""
     async with Server(tmp_path, [provider(up.base_url)]) as server:
-        rewrite(server, '[aliases]\nmine = "up/m"\n', up)
+        server.rewrite('[aliases]\nmine = "up/m"\n', [provider(up.base_url)])
         command = [sys.executable, "-m", "holdfast", "reload", "--url", server.url]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment(), cwd=tmp_path

@@ -15,7 +15,7 @@ from tests.e2e.test_nodes import listed, until
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.ports import free_port
-from tests.support.server import Server, StartFailed, config_text, provider
+from tests.support.server import Server, StartFailed, provider
 from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
 from tests.support.waiting import LONG
 
@@ -137,7 +137,7 @@ async def test_nodes_end_with_the_process_that_looks_after_them(postgres, tmp_pa
 async def test_sighup_makes_every_node_read_the_settings_again(postgres, tmp_path):
     """A node that is started later reads them as they are then. Otherwise the nodes would answer by different rules."""
     async with await several(tmp_path, postgres, count=2) as server:
-        server.config.write_text(config_text('[aliases]\nmine = "scripted/echo"\n', [SCRIPTED]))
+        server.rewrite('[aliases]\nmine = "scripted/echo"\n', [SCRIPTED])
         server.send_signal(signal.SIGHUP)
         await until(
             lambda: asyncio.to_thread(server.log_text),
@@ -232,7 +232,7 @@ async def test_a_reload_by_request_removes_a_key_on_every_node(postgres, tmp_pat
         name: f'[[keys]]\nname = "{name}"\nadmin = true\nsha256 = "{key.record.sha256}"\n' for name, key in keys.items()
     }
     async with await several(tmp_path, postgres, config="".join(tables.values())) as server:
-        server.config.write_text(config_text(tables["ann"], [SCRIPTED]))
+        server.rewrite(tables["ann"], [SCRIPTED])
         async with server.client() as client:
             headers = {"authorization": f"Bearer {keys['ann'].key}"}
             changed = (await (await client.post("/api/settings/reload", headers=headers)).json())["changed"]

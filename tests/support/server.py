@@ -236,8 +236,7 @@ class Server(Process):
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
         self.config = data / "holdfast.toml"
-        quick = "" if "drain" in config else "drain = 2\n"  # many tests leave runs that do not end
-        self.config.write_text(config_text(quick + config, providers))
+        self.rewrite(config, providers)
         self.port = free_port(2) if port is None else port  # the next one is for the other nodes, by default
         self.url = ""
         self._program = list(program)
@@ -268,6 +267,11 @@ class Server(Process):
         await self.kill9()
         if error is not None:
             error.add_note(f"--- the server's log, its last lines ---\n{self.log_text()[-4000:]}")
+
+    def rewrite(self, config: str, providers: Sequence[Mapping[str, Any]]) -> None:
+        """Write the settings file anew. What no test asks for stays as it was."""
+        quick = "" if "drain" in config else "drain = 2\n"  # many tests leave runs that do not end
+        self.config.write_text(config_text(quick + config, providers))
 
     async def restart(self, env: Mapping[str, str] | None = None) -> None:
         """Start again with the same data, on the same port. One that still runs gets SIGTERM first.
