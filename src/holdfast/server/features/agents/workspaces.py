@@ -51,7 +51,7 @@ class Workspaces(Feature):
         answers={200: "the file", **_NOT},
         files=True,
     )
-    async def read_file(self, request: Request) -> ASGIApp:
+    async def read_agent_file(self, request: Request) -> ASGIApp:
         """Return a file of an agent. A browser shows only pictures, and saves all others."""
         files = self._agents.files(access_of(request), request.path_params["agent"])
         try:

@@ -59,7 +59,14 @@ class AccountDataApi(Feature):
         self._bodies, self._signing_in, self._people, self._budgets = bodies, signing_in, people, budgets
         self._erasing, self._engine, self._store = erasing, engine, store
 
-    @Endpoint("GET", "/api/account/export", who=READ_FRESH, audit="account.export", answers={200: "a ZIP archive"})
+    @Endpoint(
+        "GET",
+        "/api/account/export",
+        who=READ_FRESH,
+        audit="account.export",
+        answers={200: "a ZIP archive"},
+        files=True,
+    )
     async def export_account(self, request: Request) -> ASGIApp:
         """Return all data of the caller, as a ZIP archive. Without a sign-in it has no account and no secrets."""
         access = access_of(request)
