@@ -328,7 +328,7 @@ async def test_a_beginning_is_allowed_in_the_terminal_listed_and_revoked(shell, 
         assert 0 == await terminal.ended()
     again = await shell("run", "Go", "--agent", "plain")
     listed = await shell("grants", "ls", "--json")
-    (grant,) = json.loads(listed.out)
+    (grant,) = [each for each in json.loads(listed.out) if each["agent"] == "plain"]
     removed = await shell("grants", "rm", grant["id"][:14])
     last = await shell("run", "Go", "--agent", "plain")
 

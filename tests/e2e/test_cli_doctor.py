@@ -82,7 +82,7 @@ async def test_a_module_of_the_current_folder_is_not_imported(alone, tmp_path):
         ),
         ({"tools": '["json:nothing"]'}, r"agents: Agent 'helper': the tool json:nothing cannot be loaded: Attrib"),
         ({"tools": '["json:dumps"]'}, r"agents: Agent 'helper': 'json:dumps' is not a tool\. Put @tool before"),
-        ({"tools": '["hammer"]'}, r"agents: Agent 'helper': unknown tool 'hammer'\. Use files, shell, mcp:SERVER"),
+        ({"tools": '["hammer"]'}, r"agents: Agent 'helper': unknown tool 'hammer'\. Use files, shell, ask_user, mcp:"),
         ({"model": '"openai/gpt-5-mini"'}, r"agent helper: Unknown model 'openai/gpt-5-mini'\. No provider 'openai'"),
     ],
 )
