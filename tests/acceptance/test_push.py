@@ -75,7 +75,7 @@ async def run(api, text="Go", model="up/m", session=""):
 async def test_every_browser_is_told_once_that_an_answer_is_ready(world):
     """In words that only it can read, and without those of the chat; signed with the key that the page was given."""
     async with browser(world.server, world.ada) as client:
-        key = (await Native(client).get("/api/notifications"))["key"]
+        key = (await (await client.request("PUT", "/api/notifications", json={})).json())["key"]
         await world.subscribe(client, "laptop", "phone", "phone")
         world.up.enqueue(answer("A secret."))
         session, _ = await run(Native(client), "Another secret")

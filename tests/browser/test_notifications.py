@@ -83,7 +83,7 @@ async def test_a_browser_subscribes_in_the_settings_and_hears_of_a_run_elsewhere
         async with own.client() as client:
             api = Native(client)
             await tab.finds("push", "localStorage.getItem('holdfast.notifies')")
-            told = await api.get("/api/notifications")
+            told = await (await client.request("PUT", "/api/notifications", json={})).json()
             up.enqueue(answer("Ready."))
             session = await api.new_session(title="Tides")
             await api.settled(await api.start(session, "Go", "up/m"))

@@ -37,7 +37,7 @@ export async function renew(): Promise<void> {
 /** Whether the server can tell this browser now, whatever the reason. */
 async function subscribe(): Promise<boolean> {
   try {
-    const { key } = await calls.told();
+    const { key } = await calls.choose({});
     const { pushManager } = (await navigator.serviceWorker.getRegistration()) ?? {};
     if (!key || !pushManager) return false;
     const { endpoint, keys } = (await subscriptionOf(pushManager, key)).toJSON();

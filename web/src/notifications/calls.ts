@@ -8,9 +8,10 @@ export interface Told {
   shows_text: boolean;
   devices: { id: string; name: string; added_at: string }[];
   webhooks: { id: string; url: string }[];
-  /** What browsers subscribe with; null if the server cannot keep a key. */
-  key: string | null;
 }
+
+/** With what browsers subscribe with; null if the server cannot keep a key. */
+export type Chosen = Told & { key: string | null };
 
 export interface Device {
   endpoint: string;
@@ -24,7 +25,7 @@ const seen = (session: string) => `/api/sessions/${encodeURIComponent(session)}/
 
 export const calls = {
   told: () => call<Told>("GET", PATH),
-  choose: (body: Partial<Pick<Told, "notify" | "shows_text">>) => call<Told>("PUT", PATH, { body }),
+  choose: (body: Partial<Pick<Told, "notify" | "shows_text">>) => call<Chosen>("PUT", PATH, { body }),
   addDevice: (body: Device) => call<{ id: string }>("POST", `${PATH}/devices`, { body }),
   removeDevice: (id: string) => call<void>("DELETE", `${PATH}/devices/${encodeURIComponent(id)}`),
   addWebhook: (url: string) => call<{ id: string; secret: string }>("POST", `${PATH}/webhooks`, { body: { url } }),

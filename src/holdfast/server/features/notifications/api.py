@@ -76,12 +76,8 @@ class NotificationsApi(Feature):
 
     @Endpoint("GET", "/api/notifications", who=READ, answers={200: "what the caller has chosen"})
     async def get_notifications(self, request: Request) -> ASGIApp:
-        """Return what the caller is told of, and where. `key` is what browsers subscribe with; null without one."""
-        try:
-            key = await self._keys.shown()
-        except (NoSecretKey, CannotUnseal):
-            key = None
-        return Json({**_shown(await self._persons.of(owner_of(request))), "key": key})
+        """Return what the caller is told of, and where."""
+        return Json(_shown(await self._persons.of(owner_of(request))))
 
     @Endpoint(
         "PUT",
@@ -92,10 +88,18 @@ class NotificationsApi(Feature):
         answers={200: "what the caller has chosen", **_BAD},
     )
     async def put_notifications(self, request: Request) -> ASGIApp:
-        """Choose what the caller is told of. A chat can differ: `notify` of `/api/sessions/{session_id}/seen`."""
+        """Choose what the caller is told of. A chat can differ: `notify` of `/api/sessions/{session_id}/seen`.
+
+        `key` is what browsers subscribe with; null without one. It is made here, because a GET changes nothing.
+        """
         changes = decode(await self._bodies.read(request), ChoiceChanges)
         given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
-        return Json(_shown(await self._persons.change(owner_of(request), lambda chosen: replace(chosen, **given))))
+        chosen = await self._persons.change(owner_of(request), lambda chosen: replace(chosen, **given))
+        try:
+            key = await self._keys.shown()
+        except (NoSecretKey, CannotUnseal):
+            key = None
+        return Json({**_shown(chosen), "key": key})
 
     @Endpoint(
         "POST",

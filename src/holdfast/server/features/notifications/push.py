@@ -47,7 +47,7 @@ class PushKey(msgspec.Struct, frozen=True):
 
 
 class PushKeys:
-    """The key with which push messages are signed. It is made when the first page asks for it."""
+    """The key with which push messages are signed. It is made when a browser first asks for it."""
 
     def __init__(self, store: Store, sealer: Sealer) -> None:
         self._all, self._sealer = Documents(store, "push_key", PushKey), sealer
