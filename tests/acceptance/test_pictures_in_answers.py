@@ -171,7 +171,7 @@ async def test_a_fork_behind_a_picture_is_refused_with_the_place_before_it(world
     refused = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at})
     before = await world.alice.client.post(f"/api/runs/{run}/fork", {"after": at - 1, "model": "up/echo: it is."})
 
-    assert "Fork its run before them" in await whole.text()
+    assert "Fork the chat after it" in await whole.text()
     error = (await refused.json())["error"]
     assert (409, "cannot_fork") == (refused.status, error["code"])
     assert f"after event {at - 1}" in error["message"]

@@ -69,8 +69,6 @@ def beginning_with(message: Message, text: str | None) -> Beginning:
         raise CannotFork("This response has pictures, which no other model can go on with. Fork the chat after it.")
     if message.steps or message.tool_calls:
         raise CannotFork("This response has tool calls. Fork its run after one of its steps.")
-    if not isinstance(message.content, str):
-        raise CannotFork("This response has pictures, behind which no model can go on. Fork its run before them.")
     kept = message.content if text is None else text
     thoughts = [Reasoning(message.reasoning, earlier=True)] if message.reasoning else []
     return Beginning(
