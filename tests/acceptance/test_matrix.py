@@ -55,6 +55,8 @@ UNKNOWN = {
     "prompt_id": "pmt_0000000000000000000000",
     "schedule_id": "sch_0000000000000000000000",
     "trigger_id": "trg_0000000000000000000000",
+    "device_id": "dev_0000000000000000000000",
+    "webhook_id": "whk_0000000000000000000000",
     "server_name": "no-such-server",
     "agent_name": "no-such-agent",
     "grant_id": "grt_0000000000000000000000",

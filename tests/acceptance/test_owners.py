@@ -242,9 +242,10 @@ async def test_no_answer_to_an_admin_has_words_of_a_person_or_a_secret_that_acts
         share = (await Native(admin).get("/api/admin/shares"))["shares"][0]
         group = await made(admin, "/api/admin/groups", {"name": "team"})
         ids = {"account_id": world.account, "key_id": world.key["id"], "share_id": share["id"], "group_id": group["id"]}
+        ids |= {"erasure_id": "era_0", "server_name": "no-server", "agent_name": "no-agent"}
         told: dict[str, str] = {}
         for route in ADMINS:
-            name, path = f"{route.method} {route.path}", route.path.format(**ids, erasure_id="era_0")
+            name, path = f"{route.method} {route.path}", route.path.format(**ids)
             query = "?data=delete" if name == "DELETE /api/admin/people/{account_id}" else ""
             body = BODIES.get(name, {} if route.takes is not None else None)
             answer = await admin.request(route.method, path + query, json=body)

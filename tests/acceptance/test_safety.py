@@ -43,6 +43,15 @@ name = "ada"
 key_env = "ADA"
 admin = true
 """
+HELPER = """
+[[agents]]
+name = "helper"
+model = "up/m"
+users = ["*"]
+tools = ["files"]
+folder = "{folder}"
+"""
+"""An agent whose folder has a file."""
 
 OF_PEOPLE = (".accounts.", ".data.")
 WITH_KEYS = [each for each in ENDPOINTS if not any(part in each.handler.__module__ for part in OF_PEOPLE)]
@@ -50,9 +59,9 @@ WITH_KEYS = [each for each in ENDPOINTS if not any(part in each.handler.__module
 by_name = {"argvalues": ENDPOINTS, "ids": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS]}
 
 
-def two_owners(data: Path, up: Upstream, settings: str = "") -> Server:
+def two_owners(data: Path, up: Upstream, settings: str = "", tables: str = "") -> Server:
     env = {name.upper(): key for name, key in KEYS.items()}
-    return Server(data, [provider(up.base_url, models=None)], config=settings + TWO_OWNERS, env=env)
+    return Server(data, [provider(up.base_url, models=None)], config=settings + TWO_OWNERS + tables, env=env)
 
 
 def bearer(owner: str) -> dict[str, str]:
@@ -83,7 +92,10 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with Upstream() as up, two_owners(tmp_path_factory.mktemp("safety"), up) as server:
+    folder = tmp_path_factory.mktemp("helper")
+    (folder / "kumquat.txt").write_text("a kumquat")
+    data, helper = tmp_path_factory.mktemp("safety"), HELPER.format(folder=folder)
+    async with Upstream() as up, two_owners(data, up, tables=helper) as server:
         up.models["hanging"] = [Headers(), Role(), Delta("kumquat so far"), Hang()]
         async with server.client(**bearer("alice")) as alice, server.client(**bearer("bob")) as bob:
             async with server.client() as stranger:
@@ -162,7 +174,12 @@ async def things_of(api: Native) -> dict[str, str]:
 # Any endpoint, with something in each of its places.
 
 
-QUERIES = {"/v1/stream": "?conv_id={conv_id}", "/api/events": "?session={session_id}"}
+QUERIES = {
+    "/v1/stream": "?conv_id={conv_id}",
+    "/api/events": "?session={session_id}",
+    "/api/agents/{agent}/files/content": "?path=kumquat.txt",
+    "/api/qr": "?text=https://example.com",
+}
 """What an endpoint insists on in its query."""
 
 
@@ -736,13 +753,14 @@ LOOKS_LIKE_AN_ID = {
 async def test_what_changes_something_cannot_be_done_by_get(world: World, path: str):
     """A link, an image or a prefetching browser sends GET: it must never start, stop or delete anything."""
     before = world.stored()
-    is_readable = any(endpoint.path == path for endpoint in reading)
+    readable = next((endpoint for endpoint in reading if endpoint.path == path), None)
+    caller = bearer("alice") if readable is None else rightly(readable)
 
-    response = await world.alice.client.get(filled(path, world.things))
+    response = await world.alice.client.get(filled(path, world.things), headers=caller)
 
     refused = LOOKS_LIKE_AN_ID.get(path, (405, "method_not_allowed"))
-    assert is_readable or refused == (response.status, (await error_of(response))["code"])
-    assert not is_readable or 200 == response.status
+    assert readable is not None or refused == (response.status, (await error_of(response))["code"])
+    assert readable is None or 200 == response.status
     assert before == world.stored()
 
 

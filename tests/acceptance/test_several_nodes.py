@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.shell import Shell
 from holdfast.server.app import HoldfastServer, create_app
 from holdfast.server.config.settings import ProviderSettings, Settings, SettingsError, WebhookSettings
 from holdfast.server.features.accounts.made_keys import new_key
@@ -539,12 +540,12 @@ async def test_a_grant_that_is_revoked_through_one_node_counts_on_the_other():
     store = MemoryStore()
     async with Upstream(answer("42")) as up, nodes(up, store) as (one, two):
         record = RunRecord(id="run_1", owner="local", session_id="ses_1")
-        grants = StoredGrants(store, record, "helper")
-        await grants.grant("shell", "always")
+        grants, shell = StoredGrants(store, record, "helper"), Shell(".")
+        await grants.grant(shell.name, "always")
         listed = (await (await two.client.get("/api/grants")).json())["grants"]
-        before = await grants.allows("shell")
+        before = await grants.allows(shell, {"command": "ls"})
         revoked = await one.client.request("DELETE", f"/api/grants/{listed[0]['id']}")
-        after = await grants.allows("shell")
+        after = await grants.allows(shell, {"command": "ls"})
 
     assert (True, 204, False) == (before, revoked.status, after)
 
