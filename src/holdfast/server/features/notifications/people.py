@@ -86,6 +86,7 @@ class Persons:
         async def changed(chosen: Notified) -> Notified:
             return change(chosen)
 
+        change(await self.of(owner))  # what it refuses leaves nothing behind
         await self._all.get_or_create(_id_of(owner), Notified(), owner=owner)
         stored = await self._all.change(_id_of(owner), changed)
         return Notified() if stored is None else stored.body
