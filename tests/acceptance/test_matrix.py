@@ -28,7 +28,7 @@ from tests.support.http import Client
 from tests.support.kept import kept_in
 from tests.support.native import Native
 from tests.support.people import PASSWORD
-from tests.support.served import NO_HOME, Served
+from tests.support.served import Served
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
 from tests.support.waiting import LONG
 
@@ -48,7 +48,7 @@ UNKNOWN = {
     "answer_id": "msg_run_0000000000000000000000",
     "message_id": "msg_0000000000000000000000",
     "approval_id": "apr_0000000000000000000000",
-    "agent": "unknown",
+    "agent": "no-agent-of-anyone",
     "outcome_id": "out_0000000000000000000000",
     "input_id": "inp_0000000000000000000000",
     "preset_id": "pre_0000000000000000000000",
@@ -172,7 +172,8 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         apps, served = [], []
         for _ in range(3 if data is None else 1):
             providers = (ProviderSettings(name="up", base_url=up.base_url, unlisted="pass"),)
-            app = create_app(Settings(providers=providers, default_providers=False), store, NO_HOME)
+            home = {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("home"))}  # what admins set is saved there
+            app = create_app(Settings(providers=providers, default_providers=False), store, home)
             apps.append(app)
             served.append(await stack.enter_async_context(Served(app)))
         yield await made_world(apps, served, data)
