@@ -97,16 +97,25 @@ class Deliveries:
 
     async def _expected(self, record: RunRecord, name: str) -> Stored[Delivery]:
         id = self._new_id("hook") if name != PUSH else _push_id(record.id)
-        await self.jobs.reserve(id)
-        return await self._deliveries.put(id, Delivery(record.id, name), owner=record.owner)
+        return await self._put(id, Delivery(record.id, name), record.owner)
 
     def promise(self, run: Run, expected: Sequence[Stored[Delivery]]) -> None:
         """Begin the deliveries. Those of a repeated request, which started no run, are dropped."""
         for stored in expected:
             if stored.body.run_id == run.id:
-                self.jobs.begin(DeliveryJob(self, stored))
+                self.jobs.tasks.start(self._begin(stored))
             else:
                 self.jobs.tasks.start(self.forget(stored.id))
+
+    async def _begin(self, stored: Stored[Delivery]) -> None:
+        """Begin a delivery. Store it again if another server took it up before the run was there, and dropped it."""
+        if await self.jobs.retry(partial(self._deliveries.get, stored.id)) is None:
+            stored = await self.jobs.retry(partial(self._put, stored.id, stored.body, stored.owner))
+        self.jobs.begin(DeliveryJob(self, stored))
+
+    async def _put(self, id: str, delivery: Delivery, owner: str) -> Stored[Delivery]:
+        await self.jobs.reserve(id)
+        return await self._deliveries.put(id, delivery, owner=owner)
 
     def withdraw(self, expected: Sequence[Stored[Delivery]]) -> None:
         """Drop the deliveries of a run that was not started. It may be there, if only the store's answer was lost."""
