@@ -29,7 +29,6 @@ from holdfast.events import (
     Text,
     Yielded,
 )
-from holdfast.history import Message
 from holdfast.log.intake import Intake
 from holdfast.log.log import Log
 from holdfast.log.segment import NOTHING, Segment, segment_of
@@ -53,6 +52,7 @@ from holdfast.sessions.changes import SessionWatchers
 from holdfast.sessions.queue import SessionQueue
 from holdfast.store import Append, Idempotency, LogEnd, RunRecord
 from holdfast.store import semantics as rules
+from holdfast.store.files import Parted
 from holdfast.store.rows import Querying, Row, first
 from holdfast.store.rows.structs import rows_of
 from holdfast.store.rows.transactions import Writing
@@ -614,12 +614,12 @@ class _EndNotedAfterTheClose(Pump):
 )
 class _SavesBlindly(Writing):
     def settle(
-        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, message: Message | None, now: float
+        self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, left: Parted, now: float
     ) -> Querying[AnySettlement | None]:
         run = yield from self.run(run_id)
-        if run is not None and run.settlement is not None and message is not None:
-            message = replace(message, id=f"{message.id}_again")
-        steps = super().settle(run_id, epoch, seq, settlement, message, now)
+        if run is not None and run.settlement is not None:
+            left = left._replace(messages=tuple(replace(each, id=f"{each.id}_again") for each in left.messages))
+        steps = super().settle(run_id, epoch, seq, settlement, left, now)
         return (yield from seeing(steps, "run_to_change", _unsettled))
 
 
