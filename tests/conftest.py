@@ -2,9 +2,11 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
@@ -14,6 +16,7 @@ from tests.support.forked import stop_starter
 from tests.support.long import EVERYTHING
 from tests.support.order import VARIABLE, choose_seed, in_order, seed
 from tests.support.postgres import Postgres, shared_postgres, stop_shared_postgres
+from tests.support.served import NO_HOME
 from tests.support.server import NODES
 
 # A run starts Python more than a thousand times. Without cached bytecode each start compiles all that it imports.
@@ -105,6 +108,15 @@ def pytest_sessionfinish() -> None:
     """End what this process has started for all its tests."""
     stop_starter()
     stop_shared_postgres()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def an_empty_data_folder() -> Iterator[None]:
+    """For servers without a folder of their own. One file's settings are not another's."""
+    home = Path(NO_HOME["XDG_DATA_HOME"])
+    (home / "holdfast").mkdir(mode=0o700, parents=True, exist_ok=True)
+    yield
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

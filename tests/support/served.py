@@ -1,10 +1,13 @@
 """An ASGI app on a real port, in the test's own loop: for apps whose inside the test must reach."""
 
 import asyncio
+import os
 import socket
+import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,8 +19,11 @@ from holdfast.server.kit.http.http_protocol import Protocol
 from tests.support.http import Client
 from tests.support.waiting import LONG
 
-NO_HOME = {"XDG_DATA_HOME": "/nonexistent"}
-"""An environment without a data folder: what a developer has set in their own must not change a test."""
+NO_HOME = {"XDG_DATA_HOME": str(Path(tempfile.gettempdir()) / f"holdfast-tests-{os.getpid()}")}
+"""An environment with an empty data folder: what a developer has in their own must not change a test.
+
+What a server leaves there is removed after each file of tests.
+"""
 
 
 class _Server(uvicorn.Server):
