@@ -618,7 +618,9 @@ class _SavesBlindly(Writing):
     ) -> Querying[AnySettlement | None]:
         run = yield from self.run(run_id)
         if run is not None and run.settlement is not None:
-            left = left._replace(messages=tuple(replace(each, id=f"{each.id}_again") for each in left.messages))
+            left = Parted(
+                files=left.files, messages=tuple(replace(each, id=f"{each.id}_again") for each in left.messages)
+            )
         steps = super().settle(run_id, epoch, seq, settlement, left, now)
         return (yield from seeing(steps, "run_to_change", _unsettled))
 
