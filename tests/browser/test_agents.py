@@ -433,16 +433,6 @@ async def test_a_call_that_was_cut_off_says_that_it_may_have_run(agent):
     await expect(agent.last_answer.locator(".tool .state")).to_contain_text("may have run")
 
 
-@requirement("ui.browser-compare")
-async def test_a_comparison_does_not_offer_agents(agent):
-    """They cannot answer in one, and to hear that after the prompt was written is late."""
-    await agent.open("/compare")
-    await agent.press("Add model")
-    await expect(agent.page.get_by_role("option").first).to_be_visible()
-
-    await expect(agent.page.get_by_role("option", name="agent/")).to_have_count(0)
-
-
 @requirement("ui.browser-approvals")
 async def test_the_diff_of_a_new_file_has_its_lines_and_no_more(agent):
     """The line end of the last line is no line of its own."""

@@ -14,8 +14,9 @@ export async function turnOn(): Promise<void> {
   if (!isPermitted()) await globalThis.Notification?.requestPermission();
   isBlocked.value = !isPermitted();
   if (!isPermitted()) return;
-  keepNotifies((await subscribe()) ? "push" : "page");
+  keepNotifies("page"); // at once: what happens while a push service is asked is told, too
   watchInPage();
+  if (await subscribe()) keepNotifies("push");
 }
 
 export async function turnOff(): Promise<void> {

@@ -1,6 +1,6 @@
 /** Notifications by the page itself, while it is open and no push service brings them. */
 import { computed, effect } from "@preact/signals";
-import { sessions } from "../state/sessions";
+import { listState, sessions } from "../state/sessions";
 import { t } from "../words";
 import { n } from "../words/notifications";
 import { notifies } from "./notifies";
@@ -22,7 +22,7 @@ export function watchInPage(): void {
     const now = news.value;
     const isWanted = document.hidden && notifies.value === "page";
     for (const [id, waits] of now) if (known && known.get(id) !== waits && isWanted) notify(id, waits);
-    if (sessions.value.length || known) known = now; // what was unread before is no news
+    if (listState.value === "ready") known = now; // what was unread before is no news
   });
 }
 
