@@ -21,11 +21,9 @@ export function loadThumbs(session: string): void {
 }
 
 export async function vote(session: string, message: string, chosen: Vote | null, why = ""): Promise<void> {
-  const after = new Map(thumbs.value);
-  if (chosen) after.set(message, await versions.vote(session, message, chosen, why));
-  else {
-    await versions.unvote(session, message);
-    after.delete(message);
-  }
+  const voted = chosen ? await versions.vote(session, message, chosen, why) : await versions.unvote(session, message);
+  const after = new Map(thumbs.value); // as it is now: another vote may have been taken meanwhile
+  if (voted) after.set(message, voted);
+  else after.delete(message);
   thumbs.value = after;
 }
