@@ -105,7 +105,10 @@ export class Transcript extends Conversation {
   }
 
   async continue(messageId: string): Promise<void> {
-    await this.#begin(() => api.continue(this.id, { message_id: messageId }));
+    await this.#begin(() => {
+      const model = this.session.value?.model; // what the picker shows; the server's default is who wrote the message
+      return api.continue(this.id, { message_id: messageId, ...(model && { model }) });
+    });
   }
 
   /** Let a response begin, once: the second click of a double click is not meant. */
