@@ -386,7 +386,7 @@ async def test_an_admin_adds_a_person_who_sets_a_password_with_the_link(
     await expect(tab.page.locator("[data-person=newcomer]")).to_contain_text("Research")
     newcomer = await new_tab(link, url=world.server.url)
     await expect(newcomer.page.locator("input[autocomplete=username]")).to_have_value("newcomer")
-    await expect(newcomer.page.get_by_text("password of the account newcomer on 127.0.0.1:")).to_be_visible()
+    await expect(newcomer.page.get_by_text("You have a new account newcomer on 127.0.0.1:")).to_be_visible()
     await choose_password(newcomer, OTHER_PASSWORD)
     assert "#" not in newcomer.page.url
     await newcomer.press("Set password and sign in")

@@ -163,7 +163,7 @@ export interface Grant {
 export type IfBusy = "reject" | "queue" | "interrupt";
 
 export interface StartOptions {
-  model?: string | undefined;
+  model?: string | null | undefined;
   if_busy?: IfBusy;
   params?: Record<string, unknown>;
 }

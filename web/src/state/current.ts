@@ -103,7 +103,7 @@ async function begin(): Promise<Conversation> {
   if (place.value.id === TEMPORARY) throw new Error("a temporary chat has no session");
   await presetsKnown();
   const { presetId, preset: _, model, ...setup } = setupForNew.value;
-  const body = { ...setup, model: model ?? modelForNew.value, ...(presetId && { preset: presetId }) };
+  const body = { ...setup, model: model ?? modelForNew.value, preset: presetId };
   const session = await api.createSession(body).catch((error) => {
     if (presetId) loadPresets(); // it may have been deleted
     throw error;

@@ -5,7 +5,7 @@ export interface Toast {
   id: number;
   text: string;
   kind: "plain" | "bad";
-  action?: { label: string; run: () => void };
+  action?: { label: string; run: () => void } | undefined;
 }
 
 export const toasts = signal<Toast[]>([]);
@@ -14,12 +14,12 @@ let last = 0;
 interface ToastOptions {
   kind?: Toast["kind"];
   lasts?: number;
-  action?: { label: string; run: () => void };
+  action?: { label: string; run: () => void } | undefined;
 }
 
 export function toast(text: string, { kind = "plain", lasts = 5_000, action }: ToastOptions = {}): void {
   const id = ++last;
-  toasts.value = [...toasts.value.slice(-2), { id, text, kind, ...(action && { action }) }];
+  toasts.value = [...toasts.value.slice(-2), { id, text, kind, action }];
   setTimeout(() => dismiss(id), lasts);
 }
 

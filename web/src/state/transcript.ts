@@ -100,15 +100,13 @@ export class Transcript extends Conversation {
     await api.stopSession(this.id);
   }
 
-  async regenerate(messageId: string, model?: string): Promise<void> {
-    await this.#begin(() => api.regenerate(this.id, { message_id: messageId, ...(model && { model }) }));
+  regenerate(messageId: string, model?: string): Promise<void> {
+    return this.#begin(() => api.regenerate(this.id, { message_id: messageId, model }));
   }
 
-  async continue(messageId: string): Promise<void> {
-    await this.#begin(() => {
-      const model = this.session.value?.model; // what the picker shows; the server's default is who wrote the message
-      return api.continue(this.id, { message_id: messageId, ...(model && { model }) });
-    });
+  continue(messageId: string): Promise<void> {
+    // With the model that the picker shows: the server's default is the one that wrote the message.
+    return this.#begin(() => api.continue(this.id, { message_id: messageId, model: this.session.value?.model }));
   }
 
   /** Let a response begin, once: the second click of a double click is not meant. */

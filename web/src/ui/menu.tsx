@@ -22,8 +22,7 @@ export function Menu({ label, icon, children, class: name = "", isPassedBy = fal
   const onToggle = (event: Event) => {
     if ((event as ToggleEvent).newState !== "open") return;
     placeBeside(menu.current, button.current);
-    // the event comes late: who has gone to an item by then stays there
-    if (!menu.current.contains(document.activeElement)) itemsOf(menu.current)[0]?.focus();
+    itemsOf(menu.current)[0]?.focus();
   };
   return (
     <>
