@@ -27,7 +27,8 @@ async def choose(tab, message, item):
     """Open the menu of a message and choose an item, by keyboard."""
     await message.get_by_role("button", name="More actions").focus()
     await tab.page.keyboard.press("Enter")
-    await expect(tab.page.locator("[role=menuitem]:focus")).to_have_count(1)  # the menu takes the focus when it is drawn
+    # the menu takes the focus when it is drawn
+    await expect(tab.page.locator("[role=menuitem]:focus")).to_have_count(1)
     await tab.page.get_by_role("menuitem", name=item, exact=True).focus()
     await tab.page.keyboard.press("Enter")
 
