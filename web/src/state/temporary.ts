@@ -16,7 +16,7 @@ import { Conversation, type Setup } from "./conversation";
 import { giveBack, keepDraft, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
 import { modelForNew, onBreakOf } from "./models";
-import { chooseForNew, resetForNew, setupForNew } from "./presets";
+import { chooseForNew, presetsKnown, resetForNew, setupForNew } from "./presets";
 import { complain } from "./toasts";
 
 export class TemporaryChat extends Conversation {
@@ -176,10 +176,12 @@ export class TemporaryChat extends Conversation {
    * `asked`, the message that was added for it, is taken back, and the branch that ended with `head` is shown again.
    */
   #answer(asked: string | null, head: string | null, model?: string): Promise<void> {
-    const named = model ?? setupForNew.value.model ?? modelForNew.value ?? "";
-    const live = new LiveRun("", this.#newId(), this.head.value?.id ?? null, named);
+    const live = new LiveRun("", this.#newId(), this.head.value?.id ?? null, model ?? modelForNew.value ?? "");
     const abort = new AbortController();
-    const taken = this.#request(live, abort.signal);
+    const taken = presetsKnown().then(() => {
+      live.model = model ?? setupForNew.value.model ?? modelForNew.value ?? "";
+      return this.#request(live, abort.signal);
+    });
     this.#abort = abort;
     this.live.value = live;
     this.#running = taken
