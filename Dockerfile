@@ -1,4 +1,4 @@
-# One node, without the embedded model: docker build --tag holdfast .
+# One node, without the built-in model: docker build --tag holdfast .
 # The locks decide every version by hash, except for the image of Python itself. To fix that too, name it by its digest:
 #   docker build --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:... --tag holdfast .
 ARG PYTHON_IMAGE=python:3.13-slim

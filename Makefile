@@ -112,10 +112,10 @@ clean: ## remove what make and the tools made
 	@touch $@
 
 .venv/.setup: .venv/.tools requirements/server.txt requirements/local.txt requirements/mcp.txt requirements/postgres.txt requirements/metrics.txt requirements/otel.txt requirements/oidc.txt pyproject.toml
-	@echo "Installing Holdfast ..."
+	@echo "Installing Holdfast and the packages that it needs, for up to a few minutes ..."
 	@$(call install,--require-hashes -r requirements/server.txt)
 	@$(call install,--require-hashes -r requirements/local.txt) || \
-		echo "The embedded model has no build for this platform; everything else works."
+		echo "The built-in model has no build for this platform; everything else works."
 	@$(call install,--require-hashes -r requirements/mcp.txt)
 	@$(call install,--require-hashes -r requirements/postgres.txt)
 	@$(call install,--require-hashes -r requirements/metrics.txt)

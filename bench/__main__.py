@@ -10,9 +10,12 @@ from typing import Any
 from bench import machine, report
 from bench.instruments import Failed, Upstream
 from bench.measure import Figures
+from bench.peers import PEERS, VllmRouter
 from bench.plays import MODELS
 from bench.scenarios import SCENARIOS, Scenario
 from bench.targets import DEFAULT, TARGETS, Target
+
+MEASURABLE = TARGETS | PEERS
 
 
 def main() -> None:
@@ -22,7 +25,13 @@ def main() -> None:
     os.nice(asked.nice)
     targets = _present(asked.targets.split(","))
     upstream = Upstream()
-    results: dict[str, Any] = {"kind": "bench", "seconds": asked.seconds, "rounds": asked.rounds, "scenarios": {}}
+    results: dict[str, Any] = {
+        "kind": "bench",
+        "seconds": asked.seconds,
+        "rounds": asked.rounds,
+        "peers": {peer.name: peer.facts() for peer in PEERS.values() if peer in targets},
+        "scenarios": {},
+    }
     try:
         for name in asked.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
@@ -37,7 +46,11 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"one or more of {', '.join(SCENARIOS)}")
-    parser.add_argument("--targets", default=",".join(DEFAULT), help=f"of {', '.join(TARGETS)} (default: %(default)s)")
+    parser.add_argument(
+        "--targets",
+        default=",".join([*DEFAULT, VllmRouter.name]),
+        help=f"of {', '.join(MEASURABLE)} (default: %(default)s)",
+    )
     parser.add_argument("--seconds", type=float, default=4, help="measured time of each load (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=3, help="times each is measured, for medians (default: %(default)s)"
@@ -51,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     if asked.quick:
         asked.seconds, asked.rounds = 1, 1
     unknown = [name for name in asked.scenarios if name not in SCENARIOS]
-    unknown += [name for name in asked.targets.split(",") if name not in TARGETS]
+    unknown += [name for name in asked.targets.split(",") if name not in MEASURABLE]
     if unknown:
         parser.error(f"no such scenario or target: {', '.join(unknown)}")
     return asked
@@ -59,9 +72,9 @@ def _arguments() -> argparse.Namespace:
 
 def _present(names: list[str]) -> list[type[Target]]:
     for name in names:
-        if reason := TARGETS[name].missing():
+        if reason := MEASURABLE[name].missing():
             print(f"{name}: skipped, {reason}")
-    return [TARGETS[name] for name in names if not TARGETS[name].missing()]
+    return [MEASURABLE[name] for name in names if not MEASURABLE[name].missing()]
 
 
 Once = Callable[[Scenario, type[Target], Upstream, float], Figures]

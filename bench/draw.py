@@ -22,7 +22,7 @@ IMAGES = ROOT / "docs" / "images" / "performance"
 PART = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not measured yet.\n"
 IN_PICTURES = "](PICTURES/"
-KINDS = {"bench": (), "scale": ("curve-", "scale-"), "peers": ("peers",)}
+KINDS = {"bench": (), "instructions": (), "scale": ("curve-", "scale-"), "peers": ("peers",)}
 """The kinds of results, and how the names of the parts that are written from each begin; the rest are scenarios."""
 
 Results = dict[str, Any]
@@ -79,10 +79,11 @@ def _machine(results: Results) -> str:
     machine = results["machine"]
     rounds = f", {_count(results['rounds'], 'round')} of {results['seconds']:g} s" if "rounds" in results else ""
     date = results["date"][:16].replace("T", " ")
+    peers = "".join(f"; {name} {facts['version']}" for name, facts in results.get("peers", {}).items())
     return (
         f"Measured {date} UTC on {machine['cores']} cores of "
         f"{machine['cpu']}, Linux {machine['kernel']}, Python {machine['python']}; load average before: "
-        f"{machine['load_before']:.1f}{rounds}.\n"
+        f"{machine['load_before']:.1f}{rounds}{peers if results['kind'] == 'bench' else ''}.\n"
     )
 
 

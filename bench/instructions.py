@@ -3,6 +3,7 @@
     python -m bench.instructions            # all of them
     python -m bench.instructions json       # one
     python -m bench.instructions --keep DIR # leaves callgrind's files there, for callgrind_annotate
+    python -m bench.instructions --save     # writes the counts to bench/results/, for docs/performance.md
 
 Needs valgrind. Unlike seconds the counts hardly depend on the machine and its load: two runs differ by less than 1%.
 They leave out the kernel and cache misses, and what an idle server does in the same time. Python's hashes are not
@@ -19,15 +20,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import report
 from bench.instruments import Failed, Upstream
 from bench.targets import Holdfast
 
 LOADS = {
     "json": (200, {"model": "json", "json": True, "expect": 1}),
     "stream": (200, {"model": "flat:1", "expect": 1}),
-    "chunks": (3, {"model": "paced:401:400", "expect": 401}),
+    "chunks": (3, {"model": "paced:201:50", "expect": 201}),
 }
-"""What is counted, how often: an answer without a stream, a stream of one chunk, and one of 401 that come alone."""
+"""What is counted, how often: an answer without a stream, a stream of one chunk, and one of 201 that come alone."""
 IDLE = 5.0  # seconds
 
 
@@ -88,7 +90,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=list(LOADS), metavar="|".join(LOADS))
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
+    counts: dict[str, float] = {}
     upstream = Upstream()
     server = Counted(upstream.port, ["bench", *(str(load["model"]) for _, load in LOADS.values())])
     try:
@@ -96,12 +100,16 @@ def main() -> None:
         server.idle = server.count(lambda: time.sleep(IDLE)) / IDLE
         print(f"idle     {server.idle:12,.0f} in a second", flush=True)
         for what in options.what:
-            print(f"{what:8} {server.count_load(*LOADS[what]):12,.0f}", flush=True)
+            counts[what] = server.count_load(*LOADS[what])
+            print(f"{what:8} {counts[what]:12,.0f}", flush=True)
             if options.keep:
                 shutil.copy(server.dump(), options.keep / f"callgrind.{what}")
     finally:
         server.stop()
         upstream.stop()
+    if options.save:
+        scenarios = {what: {"median": {Holdfast.name: {"instructions": count}}} for what, count in counts.items()}
+        print(report.save({"kind": "instructions", "scenarios": scenarios}, None, "instructions"))
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def write(results: Results) -> None:
 
 # The table.
 
-COLUMNS = ["server", "wire", "truth", "false success", "silent end", "other text"]
+COLUMNS = ["server", "API", "truth", "false success", "silent end", "other text"]
 COLUMNS += ["leaves mid-stream", "in silence", "before the first word", "without streaming"]
 COLUMNS += ["stop", "kept", "resumed", "slow readers", "kill -9"]
 BUSY = " Other work went on there at the same time: times are longer than on a quiet machine."

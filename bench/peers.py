@@ -79,6 +79,7 @@ class Router(Peer):
     """Passes bytes on and balances between servers of models, of which it has one here."""
 
     language = "Rust"
+    warm_up = Target.warm_up
     verb: ClassVar[tuple[str, ...]] = ()
     flags: ClassVar[tuple[str, ...]]
 

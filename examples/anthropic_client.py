@@ -1,4 +1,4 @@
-"""Calls any model of a Holdfast server with Anthropic's own client, and stops an answer by its run id.
+"""Calls any model of a Holdfast server with Anthropic's own client, and stops a response by its run id.
 
 Run it as `python anthropic_client.py http://127.0.0.1:8787 scripted/lorem:40:100`.
 """
@@ -11,14 +11,14 @@ import httpx2
 
 
 async def ask(client: anthropic.AsyncAnthropic, model: str, question: str) -> str:
-    """Stream an answer and return it."""
+    """Stream a response and return its text."""
     asked = [{"role": "user", "content": question}]
     async with client.messages.stream(model=model, max_tokens=1000, messages=asked) as stream:
         return "".join([text async for text in stream.text_stream])
 
 
 async def ask_and_stop(client: anthropic.AsyncAnthropic, base_url: str, model: str, question: str) -> tuple[str, str]:
-    """Stream an answer that is stopped at its tenth word; return the text, and the code that the client gets."""
+    """Stream a response that is stopped at its tenth word; return the text, and the code that the client gets."""
     said: list[str] = []
     try:
         asked = [{"role": "user", "content": question}]
@@ -39,7 +39,7 @@ async def stop(base_url: str, run_id: str) -> None:
 
 
 async def main(base_url: str, model: str) -> None:
-    """Show a whole answer, and one that was stopped."""
+    """Show a whole response, and one that was stopped."""
     async with anthropic.AsyncAnthropic(base_url=base_url, api_key="none-needed-on-this-machine") as client:
         print(await ask(client, model, "Tell me something"))
         text, ended = await ask_and_stop(client, base_url, model, "Tell me more")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.error_help import ERROR_PAGES, GROUPS
-from holdfast.error_help.entry import ErrorHelp
+from holdfast.error_help import ERROR_PAGES, GROUPS, ErrorHelp
 from holdfast.error_help.page import sentence
 
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ MODULES = {
     "holdfast.fastapi": "needs FastAPI",
     "holdfast.starlette": "needs Starlette",
     "holdfast.asgi": "needs Starlette",
-    "holdfast.server": "needs `pip install 'holdfast[server]'`",
+    "holdfast.server": "needs `pip install '/path/to/holdfast[server]'`",
     "holdfast.testing": "needs msgspec and nothing else",
 }
 SHOWN = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 300.0
-"""For each step, the download of the embedded model included."""
+"""For each step, the download of the built-in model included."""
 READY = re.compile(r"is ready on (http://\S+)")
 
 

@@ -65,7 +65,7 @@ def first_answer(clone: Path, env: dict[str, str]) -> None:
     watch = Stopwatch("One server: git clone, make serve")
     with _served(clone, "serve", env, watch) as url:
         watch.until("answers (scripted/echo)", lambda: _answer(url, "scripted/echo") is not None)
-        watch.until("the embedded model has answered", lambda: _answer(url, "local/smollm2") is not None)
+        watch.until("the built-in model has answered", lambda: _answer(url, "local/smollm2") is not None)
 
 
 def cluster(clone: Path, env: dict[str, str]) -> None:

@@ -153,6 +153,7 @@ REQUIREMENTS: dict[str, str] = {
     "mcp.oauth-attempt": "Only the sign-in that has begun to connect an account finishes it, once, in ten minutes.",
     "mcp.oauth-refresh": "A token that has ended is refreshed once, by one server; a refused account is forgotten.",
     "mcp.oauth-addresses": "No address that an MCP server names for the access leads into a network of one's own.",
+    "mcp.oauth-client": "A client that has a secret proves itself as the authorization server takes it.",
     "mcp.oauth-secret": "No answer, page, log or export has a token or a code; erasing a person erases theirs.",
     "managed.agents": "An admin adds, tries, changes and removes agents; a change reaches the next run.",
     "managed.users": "An agent that was set up in the page is there for the people and groups that it names.",
@@ -329,6 +330,7 @@ REQUIREMENTS: dict[str, str] = {
         "A summary takes the place of earlier messages in what a model is asked. They stay readable; the summary can "
         "be edited and undone, one that broke off stands for nothing, and a chat that is too long can be summarised."
     ),
+    "files.too-large": "A picture that is too large is left out of its answer with words, and the rest of it stays.",
     "files.answers": (
         "Pictures of an answer are kept like those of people, shown on every API in its own manner, and the model sees"
         " them again with the next question."
@@ -440,10 +442,6 @@ REQUIREMENTS: dict[str, str] = {
     "cmp.panes": "Two to eight panes run at their own pace; one stops without the others.",
     "cmp.detached": (
         "Detached panes continue when their client leaves, and can be watched from the first word; onlookers hold none."
-    ),
-    "cmp.linger": (
-        "Panes that linger continue after their client has left while anyone follows them, on any node, and stop when "
-        "nobody has for that long; a stop ends them at once."
     ),
     "cmp.rerun": "Panes that did not complete are run again together; those that completed are not asked again.",
     "cmp.stop-all": "All panes stop at once.",
@@ -718,6 +716,7 @@ REQUIREMENTS: dict[str, str] = {
         "next times; by keyboard, on phones, in every language."
     ),
     "ui.presets": "Presets are chosen where the model is, and prompts typed after a slash, by keyboard and on phones.",
+    "cli.output": "A response is written to a file once it is complete, with its pictures beside it, or not at all.",
     "cli.files": "`run` and `chat` attach files, and say first what they are; `chat` compacts its session.",
     "cli.presets": "The command line uses, lists, adds, removes and moves presets and prompts.",
     # schedules

@@ -17,7 +17,8 @@ def run_command() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OF_THE_SERVER:
             raise
-        sys.exit(f"The command line needs {error.name}, which is not installed: pip install 'holdfast[server]'")
+        how = import_module("holdfast.errors").how_to_install("server")
+        sys.exit(f"The command line needs {error.name}, which is not installed: {how}")
 
 
 if __name__ == "__main__":

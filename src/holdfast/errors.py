@@ -65,9 +65,14 @@ class HoldfastError(Exception):
     type: str = "server_error"
     param: str | None = None
     retry_after: float | None = None
+    message: str = ""
+    """What is said, if it is always the same."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or self.message)
 
     def info(self) -> ErrorInfo:
-        """Return the error as it is stored in a settlement and shown on a wire."""
+        """Return the error as it is stored in a settlement and shown by an API."""
         return ErrorInfo(
             code=self.code,
             message=str(self),
@@ -85,11 +90,13 @@ class BadRequest(HoldfastError):
     status = 400
     type = "invalid_request_error"
 
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+    def __init__(
+        self, message: str = "", *, param: str | None = None, code: str | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.param = param
+        self.param = param or self.param
         self.code = code or self.code
-        self.status = status
+        self.status = status or self.status
 
 
 KeyEnd = Literal["revoked", "changed", "expired"]
@@ -118,12 +125,10 @@ class AccessEnded(HoldfastError):
     code = "access_ended"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The account or key that started this has lost its access, so the model was not called. "
-            "Start it again when the access is back."
-        )
+    message = (
+        "The account or key that started this has lost its access, so the model was not called. "
+        "Start it again when the access is back."
+    )
 
 
 class NotFound(HoldfastError):
@@ -140,7 +145,7 @@ class RunNotFound(NotFound):
     code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"No run {run_id!r}.")
+        super().__init__(f"No run {run_id!r}, or it is not yours.")
 
 
 class SessionNotFound(NotFound):
@@ -149,7 +154,7 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"No session {session_id!r}.")
+        super().__init__(f"No session {session_id!r}, or it is not yours.")
 
 
 class MessageNotFound(NotFound):
@@ -225,18 +230,14 @@ class StaleView(Conflict):
     """The session has changed since the caller read it."""
 
     code = "stale_view"
-
-    def __init__(self, message: str = "The session has changed since you loaded it. Load it again.") -> None:
-        super().__init__(message)
+    message = "The session has changed since you loaded it. Load it again."
 
 
 class IdempotencyConflict(Conflict):
     """The idempotency key was used before, with another request body."""
 
     code = "idempotency_conflict"
-
-    def __init__(self) -> None:
-        super().__init__("This Idempotency-Key was used before with another request. Use a new key.")
+    message = "This Idempotency-Key was used before with another request. Use a new key."
 
 
 class StaleDocument(Conflict):
@@ -334,9 +335,7 @@ class StoreFailed(HoldfastError):
     """The store raised an unexpected error: the text of the run since then cannot be saved."""
 
     code = "store_failed"
-
-    def __init__(self) -> None:
-        super().__init__("The text of this run could not be saved. See the server's log.")
+    message = "The text of this run could not be saved. See the server's log."
 
 
 class ShuttingDown(HoldfastError):
@@ -345,9 +344,7 @@ class ShuttingDown(HoldfastError):
     code = "shutting_down"
     status = 503
     retry_after = 2.0
-
-    def __init__(self) -> None:
-        super().__init__("The server is shutting down. Try again in a moment.")
+    message = "The server is shutting down. Try again in a moment."
 
 
 class SourceFailed(HoldfastError):
@@ -357,7 +354,7 @@ class SourceFailed(HoldfastError):
     status = 502
     type = NOT_AGAIN
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
         super().__init__(message)
         self.code = code or self.code
 
@@ -367,9 +364,7 @@ class SourceCancelled(SourceFailed):
 
     code = "source_cancelled"
     status = 500
-
-    def __init__(self) -> None:
-        super().__init__("The generator's task was cancelled by other code. To end a run, call run.stop().")
+    message = "The generator's task was cancelled by other code. To end a run, call run.stop()."
 
 
 class ProviderError(SourceFailed):
@@ -411,7 +406,7 @@ class Unsupported(ProviderRefused):
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message, code=self.code, status=self.status)
-        self.param = param
+        self.param = param or self.param
 
 
 class ProviderBroke(ProviderError):
@@ -431,9 +426,7 @@ class NoAnswer(ProviderError):
 
     code = "no_answer"
     status = NOT_RETRIED
-
-    def __init__(self) -> None:
-        super().__init__("The model gave no response.")
+    message = "The model gave no response."
 
 
 class AnswerLost(ProviderBroke):

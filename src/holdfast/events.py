@@ -104,7 +104,7 @@ LegHow = Literal["prefill", "turn", "anew"]
 
 
 class Leg(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the calls of models that have written an answer together."""
+    """One of the calls of models that have written a response together."""
 
     model: ModelName
     at: int = 0
@@ -131,9 +131,9 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome")
     answered_by: ModelName | None = None
     """The model that answered, if it was not the requested one."""
     stop_sequence: str | None = None
-    """The stop sequence that ended the answer, if the upstream named it."""
+    """The stop sequence that ended the response, if the upstream named it."""
     legs: tuple[Leg, ...] = ()
-    """The calls that have written the answer, if there was more than one."""
+    """The calls that have written the response, if there was more than one."""
 
 
 class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
@@ -143,7 +143,7 @@ class Completed(Settlement, frozen=True, kw_only=True, tag="completed"):
 
 
 class Truncated(Settlement, frozen=True, kw_only=True, tag="truncated"):
-    """The answer was cut off by a limit or a filter."""
+    """The response was cut off by a limit or a filter."""
 
     outcome: ClassVar[Literal["truncated"]] = "truncated"
 
@@ -189,10 +189,10 @@ class RunStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text.delta"):
-    """Visible text. `choice` is the number of the answer, if the request asked for several.
+    """Visible text. `choice` is the number of the response, if the request asked for several.
 
     `refusal` is true if the text is the model's reason for not answering, and the provider marks it as such. `earlier`
-    is true for the text with which an answer begins that goes on with another one: no model has written it here.
+    is true for the text with which a response begins that goes on with another one: no model has written it here.
     """
 
     text: str
@@ -203,7 +203,7 @@ class Text(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning.delta"):
-    """The model's reasoning before its answer. It is never part of the visible text."""
+    """The model's reasoning before its response. It is never part of the visible text."""
 
     text: str
     choice: int = 0
@@ -211,7 +211,7 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
 
 
 class Picture(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="picture"):
-    """A picture of the answer: a `data:` URL, unless the provider has sent an address."""
+    """A picture of the response: a `data:` URL, unless the provider has sent an address."""
 
     url: str
     choice: int = 0
@@ -334,7 +334,7 @@ class Steered(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="run.
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="notice"):
-    """Something the reader should know that is not part of the answer: a retry, a fallback model.
+    """Something the reader should know that is not part of the response: a retry, a fallback model.
 
     `model`, if set, is the model that answers from here on, in place of the requested one.
     """
@@ -345,7 +345,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class LegStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="leg.started"):
-    """Another call of a model goes on with the answer from here: the call before has broken off.
+    """Another call of a model goes on with the response from here: the call before has broken off.
 
     `at` is the number of characters of the visible text before it, `reason` the code of the error that has ended the
     leg before (or `forked`: a person had another answer begin there), and `before` the model of that leg. `usage` is
@@ -362,9 +362,9 @@ class LegStarted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class ProviderData(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="provider.data"):
-    """Part of an answer that only one dialect has: a citation, a signature, a block of a provider's own tool.
+    """Part of a response that only one dialect has: a citation, a signature, a block of a provider's own tool.
 
-    Clients of that dialect get `data` unchanged. All other wires leave it out.
+    Clients of that dialect get `data` unchanged. All other APIs leave it out.
     """
 
     dialect: Literal["anthropic", "openai"]

@@ -42,13 +42,13 @@ class Notices(Feature):
     def __init__(self, bodies: Bodies, store: Store) -> None:
         self._bodies, self._notices = bodies, Documents(store, "notice", Notice)
 
-    @Endpoint("GET", "/api/notice", who=READ, answers={200: "the notice"})
+    @Endpoint("GET", "/api/notice", who=READ)
     async def get_notice(self, request: Request) -> ASGIApp:
         """Return the notice; an empty one if there is none."""
         stored = await self._notices.get("current")
         return Json(Notice("") if stored is None else stored.body)
 
-    @Endpoint("PUT", "/api/notice", who=ADMIN, takes=Notice, audit="notice.set", answers={200: "the notice"})
+    @Endpoint("PUT", "/api/notice", who=ADMIN, takes=Notice, audit="notice.set")
     async def put_notice(self, request: Request) -> ASGIApp:
         """Replace the notice."""
         notice = decode(await self._bodies.read(request), Notice)

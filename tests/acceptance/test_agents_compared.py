@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.acceptance.test_mcp import TRANSPORTS, connected
 from tests.requirements import requirement
 from tests.support.agents import serving
 from tests.support.batches import World as Batches
@@ -47,10 +48,17 @@ async def test_an_agent_answers_in_a_pane_beside_a_model_with_its_steps(world, u
     second = await Compare(world.api.client).watch(f"{watched.path}/turns", {"prompt": "Sure?"})
     await second.end()
     model, agent = kept["panes"]
+    again = await Compare(world.api.client).get(kept["id"])
+    [first_step, last_step] = agent["steps"]
 
     assert ("Three.", "Let me see. 3.") == (model["text"], agent["text"])
     assert ["completed"] * 2 == [pane["settlement"]["outcome"] for pane in kept["panes"]]
     assert ["add"] == world.state.called
+    assert ("Let me see. ", "3.") == (first_step["text"], last_step["text"])
+    assert [("add", "3", False)] == [
+        (call["name"], call["output"], call["is_error"]) for call in first_step["tool_calls"]
+    ]
+    assert [[], [{"text": "3.", "tool_calls": [], "inputs": []}]] == [pane["steps"] for pane in again["panes"]]
     steps = [frame.event for frame in watched.frames if frame.json().get("pane") == 1]
     assert ["tool.call", "tool.result"] == [each for each in steps if each in ("tool.call", "tool.result")]
     first, last = up.requests[-1], agent["metrics"]
@@ -76,6 +84,52 @@ async def test_an_approval_of_a_pane_is_answered_there_or_stopped(world, up, dec
     await other.until("approval.requested")
     stopped = await Compare(world.api.client).post(f"{other.path}/stop")
     assert ["stopped"] * 2 == [pane["settlement"]["outcome"] for pane in stopped["panes"]]
+
+
+QUESTION = calling(("ask_user", {"question": "Which colour?", "choices": ["red", "blue"]}))
+
+
+async def fill_in(world, run, asked, **content):
+    path = f"/api/runs/{run}/inputs/{asked['id']}"
+    return await world.api.client.post(path, {"decision": "accept", "content": content})
+
+
+@requirement("cmp.agents", "agent.ask-user")
+async def test_a_question_of_each_pane_is_answered_in_its_pane(up, tmp_path):
+    """Both wait for their own answer, and settle with it."""
+    async with serving(up, tmp_path, tools=("ask_user",)) as world:
+        up.models["m"] = lambda request: (
+            answer(f"I take {request.body['messages'][-1]['content']}.")
+            if request.body["messages"][-1]["role"] == "tool"
+            else QUESTION
+        )
+        watched = await Compare(world.api.client).begin(["agent/helper"] * 2, "Paint.")
+        asked = [await watched.until("input.requested") for _ in range(2)]
+        runs = {each["pane"]: await world.api.run(each["run"]) for each in asked}
+        for each in asked:
+            answered = await fill_in(world, each["run"], each, answer="red" if each["pane"] else "blue")
+            assert 200 == answered.status
+        kept = await watched.end()
+
+    assert {0: True, 1: True} == {pane: run["needs_approval"] for pane, run in runs.items()}
+    assert ["I take blue.", "I take red."] == [pane["text"] for pane in kept["panes"]]
+
+
+@requirement("cmp.agents", "mcp.elicitation")
+@TRANSPORTS
+async def test_a_server_that_both_panes_have_asks_in_each_pane(tmp_path, transport):
+    """They share its connection: each question belongs to the pane whose call asks it."""
+    async with connected(tmp_path, transport) as (world, _):
+        world.up.models["m"] = in_turn(calling(("slow__elicit", {})), answer("Done."))
+        watched = await Compare(world.api.client).begin(["agent/helper"] * 2, "Ask.")
+        asked = [await watched.until("input.requested") for _ in range(2)]
+        for each in asked:
+            assert 200 == (await fill_in(world, each["run"], each, sure=bool(each["pane"]))).status
+        kept = await watched.end()
+
+    outputs = [pane["steps"][0]["tool_calls"][0]["output"] for pane in kept["panes"]]
+    assert {0, 1} == {each["pane"] for each in asked}
+    assert ["sure=False" in outputs[0], "sure=True" in outputs[1]] == [True, True]
 
 
 @requirement("cmp.agents", "cmp.blind")

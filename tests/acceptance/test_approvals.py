@@ -11,7 +11,7 @@ from holdfast.store.sqlite import SqliteStore
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
 from tests.support.native import Native
-from tests.support.server import Server, provider
+from tests.support.server import NODES, Server, provider
 from tests.support.upstream import Upstream, answer, calling
 
 PUBLISH = calling(("publish", {"text": "it"}))
@@ -344,7 +344,7 @@ async def test_a_run_that_waits_goes_on_waiting_after_a_restart(up, tmp_path, ho
             going_on = await api.run(run_id)
             assert not (folder / "runs").exists()
             response = await decide(api, run_id, frame.json()["id"])
-            while response.status == 409:  # it is being taken up
+            while response.status in (409, 504):  # it is being taken up, or still counted as the dead node's
                 response = await decide(api, run_id, frame.json()["id"])
             frames = await api.replay(run_id)
 
@@ -353,7 +353,9 @@ async def test_a_run_that_waits_goes_on_waiting_after_a_restart(up, tmp_path, ho
     assert "ran\n" == (folder / "runs").read_text()
     assert ("completed", "Done.") == tuple(frames[-1].json()["settlement"][name] for name in ("outcome", "text"))
     assert [str(n) for n in range(1, len(frames) + 1)] == [frame.id for frame in frames]
-    assert ["resumed"] == [frame.json()["code"] for frame in frames if frame.event == "notice"]
+    notices = [frame.json()["code"] for frame in frames if frame.event == "notice"]
+    assert 1 <= len(notices) <= NODES  # a node that ends first hands the run to one that ends later
+    assert {"resumed"} == set(notices)
     assert 1 == sum(frame.event == "approval.requested" for frame in frames)
 
 

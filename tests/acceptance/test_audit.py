@@ -33,7 +33,7 @@ from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin, sign_in
 from tests.support.routes import ENDPOINTS
 from tests.support.served import NO_HOME, Served
-from tests.support.server import Server, clean_environment, provider
+from tests.support.server import ROOT, Server, clean_environment, provider
 from tests.support.upstream import Upstream
 from tests.support.waiting import LONG
 
@@ -167,6 +167,18 @@ async def test_every_call_of_admins_and_every_change_of_an_account_is_audited():
     assert {"/api/sessions/{session_id}/queue/{n}", "/api/files/{sha256}"} | undone == {
         it.path for it in deletions if not it.audit
     }
+
+
+@requirement("people.audit-all")
+async def test_every_action_of_a_call_is_described_and_can_be_asked_for_on_the_page():
+    """Schedules, triggers, agents and MCP servers were in the log, and in no list of its kinds."""
+    actions = {it.audit for it in ENDPOINTS if it.audit and "/" not in it.audit}
+    described = (ROOT / "docs/audit.md").read_text()
+    offered = (ROOT / "web/src/admin/audit.tsx").read_text()
+
+    assert len(actions) > 60
+    assert set() == {action for action in actions if not re.search(rf"[`>]{action}[`<]", described)}
+    assert set() == {action for action in actions if f'"{action.partition(".")[0]}"' not in offered}
 
 
 @requirement("people.audit-export")

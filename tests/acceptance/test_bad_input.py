@@ -455,3 +455,20 @@ async def test_a_compressed_body_is_refused_as_such(place):
     error = (await response.json())["error"]
 
     assert (415, "unsupported_encoding") == (response.status, error["code"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/v1/v1/messages", {}, "The path is /v1/messages."),
+        ("/v1/api/chat", {}, "The path is /api/chat."),
+        ("/chat/completions", {}, "The path is /v1/chat/completions."),
+        ("/api/sessions/{session}/runs", {"message": "hi"}, "unknown field `message`. Its fields are input, "),
+        ("/api/runs/run_x/stop", None, "No run 'run_x', or it is not yours."),
+    ],
+)
+async def test_a_slip_is_answered_with_what_was_meant(place, path, body, says):
+    """A base URL with /v1 for an SDK that adds it, a field of another API, an id of another server."""
+    response = await place.world.client.post(place.at(path), body)
+
+    assert says in (await response.json())["error"]["message"]

@@ -40,7 +40,7 @@ class World:
         """Let all sign-ins be older than they are. A node that has read one asks the store again."""
         sign_ins = Documents(self.store, "sign_in", SignIn)
 
-        async def older(body: SignIn) -> SignIn:
+        def older(body: SignIn) -> SignIn:
             return replace(body, began_at=body.began_at - seconds, again_at=body.again_at - seconds)
 
         for stored in [stored async for stored in sign_ins.all()]:
@@ -137,7 +137,7 @@ async def test_a_stolen_cookie_of_a_person_without_a_password_adds_no_passkey(wo
     """It would be a way in that stays."""
     path, accounts = "/api/account/passkeys/options", Documents(world.store, "account", Account)
 
-    async def without(body: Account) -> Account:
+    def without(body: Account) -> Account:
         return replace(body, password="")
 
     for stored in [stored async for stored in accounts.all()]:

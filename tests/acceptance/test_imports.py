@@ -168,13 +168,13 @@ async def test_a_chat_that_cannot_be_read_is_named_and_the_others_are_added(worl
     empty = conversation(head="root", title="Nothing said", conversation_id="e")
     good = conversation(node("q", "root", "user", "Good"), head="q", title="Good among bad", conversation_id="g")
     half = conversation(node("h", "root", "user", "Cut \ud83d off"), head="h", title="Half \udc00", conversation_id="h")
-    report = await send(world.api, [circle, wrong, empty, half, good])
+    shapeless = {**conversation(head="root", title="Shapeless", conversation_id="s"), "mapping": "none"}
+    report = await send(world.api, [circle, wrong, empty, half, shapeless, good])
 
-    assert (5, 2, 1, 2) == tuple(report[name] for name in ("found", "added", "empty", "refused"))
-    assert [("Round", "circle"), ("Wrong", "no list of messages")] == [
-        (refusal["title"], why)
-        for refusal, why in zip(report["refusals"], ("circle", "no list of messages"), strict=True)
-        if why in refusal["why"]
+    assert (6, 2, 1, 3) == tuple(report[name] for name in ("found", "added", "empty", "refused"))
+    whys = ("circle", "no list of messages", "its messages cannot be read")
+    assert ["Round", "Wrong", "Shapeless"] == [
+        refusal["title"] for refusal, why in zip(report["refusals"], whys, strict=True) if why in refusal["why"]
     ]
     assert 1 == len(await chats(world.api, "among"))
     assert "Cut ? off" == (await opened(world.api, "half"))["messages"][0]["content"]
@@ -194,19 +194,19 @@ def deep() -> bytes:
 
 @requirement("imports.hostile")
 @pytest.mark.parametrize(
-    ("data", "code"),
+    ("data", "code", "words"),
     [
-        (b"", "unreadable_export"),
-        (b"\x00\x01\x02", "unreadable_export"),
-        (b'{"a": 1}', "no_chats"),
-        (b"[]", "no_chats"),
-        (b'[{"mapping": {}', "unreadable_export"),
-        ('[{"title": "Grüße"}]'.encode("latin-1"), "unreadable_export"),
-        (archive(**{"chat.html": b"<p>"}), "no_chats"),
-        (b"PK\x03\x04 and then nothing", "unreadable_export"),
-        (bomb(), "unreadable_export"),
-        (deep(), "unreadable_export"),
-        (archive(**{f"../../etc/{n}.json": {"a": n} for n in range(3)}), "no_chats"),
+        (b"", "unreadable_export", "is not valid JSON"),
+        (b"\x00\x01\x02", "unreadable_export", "is not valid JSON"),
+        (b'{"a": 1}', "no_chats", "no chats"),
+        (b"[]", "no_chats", "no chats"),
+        (b'[{"mapping": {}', "unreadable_export", "is not valid JSON"),
+        ('[{"title": "Grüße"}]'.encode("latin-1"), "unreadable_export", "is no export: it is not text in UTF-8."),
+        (archive(**{"chat.html": b"<p>"}), "no_chats", "no chats"),
+        (b"PK\x03\x04 and then nothing", "unreadable_export", "The file is no ZIP"),
+        (bomb(), "unreadable_export", "conversations.json is larger than 400 MB."),
+        (deep(), "unreadable_export", "is not valid JSON"),
+        (archive(**{f"../../etc/{n}.json": {"a": n} for n in range(3)}), "no_chats", "no chats"),
     ],
     ids=[
         "empty",
@@ -222,12 +222,13 @@ def deep() -> bytes:
         "traversal",
     ],
 )
-async def test_a_hostile_file_is_refused_with_words_and_leaves_nothing(world, data, code):
+async def test_a_hostile_file_is_refused_with_words_and_leaves_nothing(world, data, code, words):
     """It is read in a process with limits, and the server goes on."""
     before = (await world.api.get("/api/sessions?archived=any&limit=200"))["sessions"]
     told = await send(world.api, data, 400)
 
     assert code == told["error"]["code"]
+    assert words in told["error"]["message"]
     assert before == (await world.api.get("/api/sessions?archived=any&limit=200"))["sessions"]
 
 

@@ -594,20 +594,22 @@ async def test_a_budget_holds_across_legs(world):
 @pytest.mark.parametrize("end", ["kill -9", "SIGTERM"])
 @pytest.mark.parametrize("cut", cases(range(1, len(TOKENS) + 1), 30, reason="starts three servers at every token"))
 async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_path, end, cut):
-    """A node that dies, or is restarted for an upgrade, cuts no answer short."""
+    """A node that dies, or is restarted for an upgrade, cuts no answer short. Half of them are joined in a turn."""
+    prefills = (cut % 2 == 0) == (end == "kill -9")
     env = {"HOLDFAST_STORE": postgres.url(await postgres.new_database())}
     async with Upstream() as up, AsyncExitStack() as stack:
         up.models["m"] = Model(cut, breaks=[Hang()])
         one, two, _ = [
             await stack.enter_async_context(
-                Server(tmp_path / name, [provider(up.base_url, prefills=True)], config="drain = 0.0", env=env)
+                Server(tmp_path / name, [provider(up.base_url, prefills=prefills)], config="drain = 0.0", env=env)
             )
             for name in ("one", "two", "three")
         ]
         async with one.client() as client, two.client() as other:
             api = Native(client)
             session_id = await api.new_session()
-            run_id = await api.start(session_id, "Tell me", "up/m")
+            headers = {"holdfast-on-break": "continue"}
+            run_id = await api.start(session_id, "Tell me", "up/m", headers=headers)
             (await api.shown(run_id, "".join(TOKENS[:cut]))).close()
             if end == "SIGTERM":
                 one.send_signal(signal.SIGTERM)
@@ -617,6 +619,27 @@ async def test_another_server_of_the_store_goes_on_with_an_answer(postgres, tmp_
 
     assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
     assert [None, "server_died"] == [leg["reason"] for leg in settlement["legs"]]
+
+
+@requirement("legs.joined")
+async def test_an_answer_is_gone_on_with_after_the_server_was_suspended(tmp_path):
+    """A paused container finds all of its limits passed at once, and the run's must not be the first to count."""
+    silence = 2.0
+    config = f'[limits]\n"up/m" = {{first_token = 60, silence = {silence}}}'
+    async with Upstream() as up, Server(tmp_path, [provider(up.base_url, prefills=True)], config=config) as server:
+        up.models["m"] = Model(20, breaks=[Hang()])
+        async with server.client() as client:
+            api = Native(client)
+            headers = {"holdfast-on-break": "continue"}
+            run_id = await api.start(await api.new_session(), "Tell me", "up/m", headers=headers)
+            (await api.shown(run_id, "".join(TOKENS[:20]))).close()
+            server.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(2 * silence)  # the length of the fault: a longer one changes nothing
+            server.send_signal(signal.SIGCONT)
+            settlement = await api.settled(run_id)
+
+    assert (TEXT, "completed") == (settlement["text"], settlement["outcome"])
+    assert [None, "upstream_stalled"] == [leg["reason"] for leg in settlement["legs"]]
 
 
 @requirement("legs.joined")

@@ -53,7 +53,7 @@ async def test_an_entry_of_a_run_has_the_ids_of_run_session_and_node(tmp_path):
 async def test_an_internal_error_has_the_request_id_that_the_client_got(tmp_path):
     """A user reports the id of the response; the operator finds the entry by it."""
     program = (
-        "from holdfast.server.features.observe.store_check import StoreCheck\n"
+        "from holdfast.server.features.observe.health import StoreCheck\n"
         "async def passes(self): raise RuntimeError('broken')\n"
         "StoreCheck.passes = passes\n"
         "from holdfast.cli import main\n"

@@ -70,9 +70,9 @@ def made(tmp_path) -> Any:
     return other
 
 
-async def allowed(client: Client, lab: OauthLab) -> dict[str, str]:
+async def allowed(client: Client, lab: OauthLab, name: str = "desk") -> dict[str, str]:
     """Begin, and allow the access at the authorization server. What the browser brings back."""
-    begun = await client.post("/api/mcp-accounts/desk")
+    begun = await client.post(f"/api/mcp-accounts/{name}")
     assert 200 == begun.status, await begun.text()
     url = (await begun.json())["url"]
     assert url.startswith(f"{lab.url}/authorize?")
@@ -83,8 +83,8 @@ async def allowed(client: Client, lab: OauthLab) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(back.query).items()}
 
 
-async def connect(client: Client, lab: OauthLab) -> Any:
-    finished = await client.post("/api/mcp-accounts", await allowed(client, lab))
+async def connect(client: Client, lab: OauthLab, name: str = "desk") -> Any:
+    finished = await client.post("/api/mcp-accounts", await allowed(client, lab, name))
     assert 200 == finished.status, await finished.text()
     return await finished.json()
 
@@ -260,6 +260,104 @@ async def test_a_server_asks_for_no_access_to_another(tmp_path, lab, resource):
 
     assert (502, "mcp_not_connected") == refused
     assert "/register" not in lab.asked
+
+
+WAYS = [
+    (None, "client_secret_basic"),
+    (["client_secret_post", "client_secret_basic"], "client_secret_basic"),
+    (["none", "client_secret_post"], "client_secret_post"),
+]
+
+
+@requirement("mcp.oauth-client")
+@pytest.mark.parametrize(("takes", "way"), WAYS)
+async def test_a_client_with_a_secret_proves_itself_as_the_server_takes_it(tmp_path, lab, takes, way):
+    """For the code, for each refresh, and to revoke. The way is the one that the server describes."""
+    lab.described, lab.lasts = {"token_endpoint_auth_methods_supported": takes}, 1
+    lab.client = f"{way} holdfast:of+ours" if way == "client_secret_basic" else f"{way} holdfast:of ours"
+    environ = {**NO_HOME, "DESK": "of ours"}
+    fields = {"oauth_client": "holdfast", "oauth_secret_env": "DESK"}
+    async with serving(tmp_path, lab, environ=environ, **fields) as served, served.client() as client:
+        await connect(client, lab)
+        lab.lasts = 3600
+        found = await called(client)
+        gone = await client.request("DELETE", "/api/mcp-accounts/desk")
+
+    assert ("a lamp", 204) == (found["output"], gone.status)
+    assert (1, 2) == (len(lab.refreshes), len(lab.revoked))
+    assert "/register" not in lab.asked
+
+
+@requirement("mcp.oauth-client")
+async def test_a_server_that_takes_no_such_secret_is_said_before_anybody_is_sent_there(tmp_path, lab):
+    """Else a person would allow an access that can never be used."""
+    lab.described = {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}
+    fields = {"oauth_client": "holdfast", "oauth_secret": "ours"}
+    async with serving(tmp_path, lab, **fields) as served, served.client() as client:
+        refused = await client.post("/api/mcp-accounts/desk")
+
+    assert 502 == refused.status
+    assert "does not take a client secret" in await refused.text()
+
+
+@requirement("mcp.oauth-client", "mcp.sealed")
+async def test_the_secret_of_a_client_is_kept_changed_and_never_shown(tmp_path, lab, caplog):
+    """It stays with null, for the same client at the same address only. Who was connected before uses the new one."""
+    caplog.set_level(logging.DEBUG, logger="holdfast")
+    lab.client, store = "client_secret_basic holdfast:first-secret", MemoryStore()
+    change = {"name": "own", "url": f"{lab.url}/mcp", "auth": "oauth", "oauth_client": "holdfast"}
+    async with serving(tmp_path, lab, store=store) as served, served.client() as client:
+
+        async def put(**more: Any) -> Any:
+            return await client.request("PUT", "/api/mcp/own", json={**change, **more})
+
+        alone = await client.post("/api/mcp", {**change, "oauth_client": "", "oauth_secret": "first-secret"})
+        added = await (await client.post("/api/mcp", {**change, "oauth_secret": "first-secret"})).json()
+        kept = await (await put(oauth_secret=None, timeout=9)).json()
+        moved = [await put(**each, oauth_secret=None) for each in ({"url": "https://x.test"}, {"oauth_client": "y"})]
+        await connect(client, lab, "own")
+        lab.client = "client_secret_basic holdfast:second-secret"
+        await put(oauth_secret="second-secret")
+        lab.end_tokens()
+        found = await (await client.post("/api/mcp/own/call", CALL)).json()
+        paths = ("/api/mcp", "/api/audit", "/api/account/export")
+        shown = [unpacked(await (await client.get(path)).body()) for path in paths]
+        stored = [each.body for kind in ("settings", "mcp_account") for each in await store.list_documents(kind)]
+
+    assert 400 == alone.status
+    assert (True, True) == (added["oauth_secret_set"], kept["oauth_secret_set"])
+    assert [400, 400] == [response.status for response in moved]
+    assert "a lamp" == found["output"]
+    everything = json.dumps([added, kept, shown, str(stored), caplog.text])
+    assert not [each for each in ("first-secret", "second-secret") if each in everything]
+
+
+@requirement("mcp.oauth-client")
+@pytest.mark.parametrize(("client", "secret", "then"), [("other", "others", "ours"), ("holdfast", "new", "new")])
+async def test_an_account_keeps_its_client_and_takes_the_new_secret_of_it(tmp_path, lab, client, secret, then):
+    """To refresh and to revoke. With the secret of another client the account would end, and its tokens would not."""
+    before, after = ("holdfast", "ours"), (client, secret)
+    change = {"name": "own", "url": f"{lab.url}/mcp", "auth": "oauth"}
+    async with serving(tmp_path, lab) as served, served.client() as caller:
+
+        async def put(pair: tuple[str, str]) -> Any:
+            body = {**change, "oauth_client": pair[0], "oauth_secret": pair[1]}
+            return await caller.request("PUT", "/api/mcp/own", json=body)
+
+        await caller.post("/api/mcp", {**change, "oauth_client": "holdfast"})
+        for use in ("refresh", "revoke"):
+            await put(before)
+            lab.client = "client_secret_basic holdfast:ours"
+            await connect(caller, lab, "own")
+            await put(after)
+            lab.client = f"client_secret_basic holdfast:{then}"
+            if use == "refresh":
+                lab.end_tokens()
+                found = await (await caller.post("/api/mcp/own/call", CALL)).json()
+            else:
+                await caller.request("DELETE", "/api/mcp-accounts/own")
+
+    assert ("a lamp", 1, 2) == (found.get("output"), len(lab.refreshes), len(lab.revoked))
 
 
 @requirement("mcp.oauth-secret")

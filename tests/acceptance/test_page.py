@@ -1,6 +1,8 @@
 """The browser UI as it is served: one page at all of its addresses, closed to everything that is not its own."""
 
+import os
 import re
+import shutil
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +10,8 @@ import pytest_asyncio
 
 from tests.requirements import requirement
 from tests.support.http import Client
-from tests.support.server import Server
+from tests.support.newer_version import newer_version
+from tests.support.server import ROOT, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,6 +52,19 @@ async def test_all_that_the_page_names_is_its_own_and_is_there(client):
 
     assert {"/assets/index.js", "/assets/index.css", "/manifest.webmanifest", "/icon.svg"} <= set(names)
     assert all(name.startswith("/") and not name.startswith("//") for name in names)
+    assert {200} == {answer.status for answer in answers}
+
+
+@requirement("ui.page")
+async def test_the_page_stays_whole_while_its_files_are_replaced(tmp_path):
+    """An upgrade replaces them under a running server: half of one version with half of another is no page."""
+    package = newer_version(tmp_path)
+    env = {"PYTHONPATH": os.pathsep.join([str(package), str(ROOT)])}
+    async with Server(tmp_path / "data", env=env) as server, server.client() as client:
+        names = linked(await (await client.get("/")).text())
+        shutil.rmtree(package / "holdfast" / "web")
+        answers = [await client.get(name) for name in (*names, "/assets/worker.js")]
+
     assert {200} == {answer.status for answer in answers}
 
 

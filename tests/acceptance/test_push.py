@@ -83,6 +83,7 @@ async def test_every_browser_is_told_once_that_an_answer_is_ready(world):
         kept = [row for row in world.server.stored()["documents"] if "push_key" in row]
 
     assert {"laptop", "phone"} == set(told)
+    assert told["phone"].message.pop("id") == told["laptop"].message["id"]
     assert {"type": "run.completed", "session": session, "language": "en"} == told["phone"].message
     assert "aes128gcm" == told["phone"].headers["content-encoding"]
     assert told["phone"].headers["topic"] == told["laptop"].headers["topic"]
@@ -169,6 +170,26 @@ async def test_a_run_that_goes_on_when_a_browser_is_added_is_told_of_after_a_cra
     pushed = await world.push.next()
 
     assert ("run.interrupted", session) == (pushed.message["type"], pushed.message["session"])
+
+
+@requirement("push.once")
+async def test_a_message_that_is_repeated_after_a_crash_replaces_the_first(world):
+    """The server dies when the push service has the message, and before it knows that. A browser shows it once."""
+    async with browser(world.server, world.ada) as client:
+        await world.subscribe(client, "phone")
+        world.push.answers.clear()
+        world.up.enqueue(answer("Ready."))
+        await run(Native(client))
+        first = await world.push.next()
+    await world.server.kill9()
+    world.push.answers.set()
+    await world.server.restart()
+    repeated = await world.push.next()
+    await world.all_delivered()
+
+    assert (first.message, first.headers["topic"]) == (repeated.message, repeated.headers["topic"])
+    assert first.message["id"]
+    assert world.push.arrived.empty()
 
 
 @requirement("push.once", "nodes.work")

@@ -224,6 +224,8 @@ async def test_rights_count_when_the_run_starts_and_a_refusal_is_in_the_history(
         async with browser(world.server, await sign_in(world.server, "carl")) as client:
             [one] = await occurred(client, ended["id"])
             assert ("refused", "access_ended") == (one["state"], one["error"]["code"])
+            kept = await Native(client).get(f"/api/schedules/{ended['id']}")
+            assert (True, None, "access_ended") == (kept["paused"], kept["next"], kept["last"]["error"]["code"])
             assert [] == (await Native(client).get("/api/runs"))["runs"]
 
 

@@ -277,6 +277,7 @@ async def test_what_is_set_by_the_environment_or_a_file_is_refused_with_where(up
     assert [] == [
         told for told, (_, answer) in zip(where, refused, strict=True) if told not in answer["error"]["message"]
     ]
+    assert refused[2][1]["error"]["message"].endswith("Choose another name.")  # a built-in one cannot be changed
     assert by_env == unchanged
     assert "env" == by_env["sources"]["default_model"]
     assert [("openai", "env", True), ("local", "default", False), ("scripted", "default", False)] == [

@@ -268,30 +268,6 @@ async def test_a_comparison_that_is_being_added_is_not_let_go():
     assert (one.id, 202) == (holder, status)
 
 
-@requirement("nodes.work", "cmp.linger")
-async def test_panes_linger_for_a_client_that_comes_back_through_another_node():
-    """A reload may be answered by any node. The one with the round reads in the store that somebody follows."""
-    script = [Headers(), Role(), Delta("Half "), Gate("go"), Finish(), Done()]
-    async with Upstream(script) as up, nodes(up) as (one, two):
-        asked = {"models": ["up/a", "up/b"], "prompt": "Hi", "linger": 3}
-        stream = await one.client.post("/api/comparisons", asked, headers={"accept": "text/event-stream"})
-        started = await stream.next_event()
-        path = f"/api/comparisons/{started.json()['comparison']['id']}"
-        await until(lambda: _is(2 == len(up.requests)))
-        stream.leave()
-        back = await two.client.get(f"{path}/events")
-        await back.next_event()
-        until_then = one.server.engine.now() + 4  # longer than they linger
-        await until(lambda: _is(one.server.engine.now() > until_then))
-        going_on = await (await one.client.get(path)).json()
-        up.gates.open("go")
-        ended = await back.all_events()
-
-    assert "running" == going_on["status"]
-    assert "comparison.settled" == ended[-1].event
-    assert {"completed"} == {pane["settlement"]["outcome"] for pane in ended[-1].json()["comparison"]["panes"]}
-
-
 @requirement("nodes.work", "cmp.detached")
 async def test_a_client_that_detached_its_comparison_through_another_node_may_leave():
     """The node with the round looks at what is stored before it stops the panes."""

@@ -546,7 +546,7 @@ async def test_a_change_on_one_node_counts_on_another_within_a_second():
     woken = asyncio.Event()
     access.watch(woken.set)
 
-    async def guest(body: Account) -> Account:
+    def guest(body: Account) -> Account:
         return Account(name=body.name, owner=body.owner, role="guest", password=body.password)
 
     await here.change(account.id, guest)

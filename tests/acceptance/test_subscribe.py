@@ -617,7 +617,8 @@ async def test_the_status_has_the_text_so_far_and_then_how_it_ended(world):
         during["settlement"],
         during["settled_at"],
     )
-    assert listed == during
+    # only the node that works on a run knows what it waits for, and another one may have answered
+    assert listed | {"waits_for": None} == during | {"waits_for": None}
     assert ("settled", "one two") == (after["status"], after["text"])
     assert after["seq"] > during["seq"] > 0
     settlement = after["settlement"]

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from tests.browser.axe import findings
+from tests.browser.axe import findings, sideways
 from tests.browser.tab import becomes
 from tests.requirements import requirement
 from tests.support import interrupted
@@ -89,6 +89,42 @@ async def test_a_call_can_be_allowed_only_when_all_of_it_was_in_view(agent):
         await expect(button).to_be_enabled()
     await card.get_by_role("button", name="Deny").click()
     await expect(agent.last_answer).to_have_attribute("data-outcome", "completed")
+
+
+@requirement("safe.whole-call")
+async def test_a_call_without_arguments_is_whole_too(new_tab, tmp_path):
+    """Many tools of MCP servers take none. There was nothing to scroll to, and so no way to allow them."""
+    async with Server(tmp_path, config=AGENT.replace("files_write", "files_list")) as server:
+        async with server.client() as client:
+            made = await (await client.post("/api/sessions", {"model": "agent/helper"})).json()
+        tab = await new_tab(f"/s/{made['id']}", url=server.url)
+        await tab.say("files_list {}\nDone.")
+        await expect(tab.page.locator(".approval .call")).to_have_text("{}")
+        await tab.press("Allow once")
+
+        await tab.sees_ending("completed")
+
+
+@requirement("safe.whole-call")
+async def test_a_double_click_decides_one_call(agent):
+    """The next question appears between the two clicks, at the same place, with a call that nobody has read."""
+    write = 'files_write {{"path": "{}.txt", "content": "hi"}}\n'
+    await agent.say(write.format("a") + write.format("b") + "Done.")
+    card = agent.page.locator(".approval")
+    allow = card.get_by_role("button", name="Allow once")
+    await allow.click()
+    await expect(card).to_contain_text("b.txt")
+    await expect(allow).to_be_enabled()
+    await allow.hover()
+    await agent.page.mouse.down(click_count=2)
+    await agent.page.mouse.up(click_count=2)
+    await card.get_by_role("button", name="Deny").click()
+    await agent.sees_ending("completed")
+
+    tools = agent.last_answer.locator(".tool")
+    await expect(tools).to_have_count(2)
+    await expect(tools.first).to_have_attribute("data-state", "done")
+    await expect(tools.last).to_have_attribute("data-state", "denied")
 
 
 @requirement("ui.browser-approvals")
@@ -174,7 +210,7 @@ tools = ["ask_user"]
 @pytest.mark.usefixtures("needs_axe")
 @pytest.mark.parametrize("answer", ["choice", "words", "Decline"])
 async def test_a_question_of_the_model_is_a_form(new_tab, tmp_path, answer):
-    """A choice, one's own words, or none; by the keyboard. It is still there after a reload."""
+    """A choice, one's own words, or none; by the keyboard. It is still there after a reload, with what was typed."""
     async with Server(tmp_path, config=ASK) as server:
         async with server.client() as client:
             made = await (await client.post("/api/sessions", {"model": "agent/helper"})).json()
@@ -182,10 +218,12 @@ async def test_a_question_of_the_model_is_a_form(new_tab, tmp_path, answer):
         await tab.say('ask_user {"question": "Which colour?", "choices": ["red", "<b>blue</b>"]}\nDone.')
         card = tab.page.locator(".question.input")
         await expect(card).to_contain_text("Which colour?")
+        await card.get_by_label("In your own words").fill("half a word")
         await tab.page.reload()
-        await expect(card).to_contain_text("Which colour?")
+        await expect(card.get_by_label("In your own words")).to_have_value("half a word")
         assert [] == await findings(tab)
         if answer == "choice":
+            await card.get_by_label("In your own words").fill("")
             await card.get_by_role("radio", name="red").focus()
             await tab.page.keyboard.press("ArrowDown")
             await expect(card.get_by_role("radio", name="<b>blue</b>")).to_be_checked()
@@ -196,11 +234,57 @@ async def test_a_question_of_the_model_is_a_form(new_tab, tmp_path, answer):
         else:
             await card.get_by_role("button", name=answer).focus()
             await tab.page.keyboard.press("Enter")
+        await expect(tab.box).to_be_focused()  # what had the focus has gone
         await tab.sees_ending("completed")
         tool = tab.last_answer.locator(".tool")
         await tool.locator("summary").click()
         said = {"choice": "<b>blue</b>", "words": "green", "Decline": "The user declined to answer."}[answer]
         await expect(tool.locator("pre").last).to_have_text(said)
+
+
+PHONE = {"width": 360, "height": 740}
+
+
+@requirement("ui.browser-compare", "cmp.agents", "agent.ask-user")
+@pytest.mark.usefixtures("needs_axe")
+@pytest.mark.parametrize(
+    ("locale", "scheme", "size"),
+    [("en-US", "light", None), ("de-DE", "dark", PHONE), ("ar", "dark", PHONE)],
+    ids=["wide", "phone in German", "phone in Arabic"],
+)
+async def test_an_agent_in_a_pane_asks_there_and_its_steps_stay(new_tab, tmp_path, locale, scheme, size):
+    """Each pane asks for itself, by the keyboard. What was done stands between the words, after a reload too."""
+    look = {
+        "locale": locale,
+        "color_scheme": scheme,
+        "reduced_motion": "reduce",
+        **({"viewport": size} if size else {}),
+    }
+    async with Server(tmp_path, config=ASK) as server:
+        async with server.client() as client:
+            prompt = 'ask_user {"question": "Which colour?", "choices": ["red", "blue"]}\nDone.'
+            body = {"prompt": prompt, "models": ["agent/helper"] * 2, "lifetime": "detached"}
+            response = await client.post("/api/comparisons", body, headers={"accept": "text/event-stream"})
+            started = (await response.next_event()).json()["comparison"]
+            tab = await new_tab(f"/compare/{started['id']}", url=server.url, **look)
+            panes = tab.page.locator(".pane")
+            cards = tab.page.locator(".question.input")
+            await expect(cards).to_have_count(2)
+            assert ([], 0) == (await findings(tab), await sideways(tab))
+            for number, colour in enumerate(("red", "blue")):
+                await cards.first.get_by_role("radio", name=colour).focus()
+                await tab.page.keyboard.press("Space")
+                await tab.page.keyboard.press("Enter")
+                await expect(panes.nth(number)).to_have_attribute("data-outcome", "completed")
+        for is_reloaded in (False, True):
+            if is_reloaded:
+                await tab.page.reload()
+            for number, colour in enumerate(("red", "blue")):
+                tool = panes.nth(number).locator(".tool[data-tool=ask_user][data-state=done]")
+                await tool.locator("summary").press("Enter")
+                await expect(tool.locator("pre").last).to_have_text(colour)
+                await expect(panes.nth(number).locator(".segment").last).to_have_text("Done.")
+            assert ([], 0) == (await findings(tab), await sideways(tab))
 
 
 FORM = """
@@ -415,6 +499,7 @@ async def test_always_allow_stands_apart_and_says_what_it_covers(agent):
 
     await expect(card.locator("footer")).not_to_contain_text("Always allow")
     await expect(agent.live.locator(".figures")).to_contain_text("waiting for you")
+    await expect(agent.live.locator(".figures")).not_to_contain_text("tokens/s")
     await agent.press("Stop")
     await agent.sees_ending("stopped")
     await expect(agent.last_answer.locator(".tool .state")).to_contain_text("stopped")

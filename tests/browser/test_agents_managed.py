@@ -55,6 +55,7 @@ async def test_a_server_and_an_agent_are_set_up_tried_used_and_removed(new_tab: 
     await form.get_by_role("button", name="Save").click()
     line = tab.page.locator("[data-server=slow]")
     await expect(line.get_by_text("not connected")).to_be_visible()
+    await expect(line.locator(".excerpt")).to_have_text(f"{sys.executable} -P {SERVER} {tmp_path / 'seen'}")
 
     await line.get_by_role("button", name="Tools of slow").press("Enter")
     tools = tab.page.get_by_role("dialog", name="Tools of slow")
@@ -137,3 +138,39 @@ async def test_agents_are_read_on_a_phone_in_each_language(
 async def _pictured(page: Any, name: str) -> None:
     if folder := os.environ.get("PICTURES"):
         await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+@requirement("ui.browser-everyday")
+@pytest.mark.parametrize(
+    ("path", "button", "field"),
+    [
+        ("/agents", "New agent", "System prompt"),
+        ("/agents", "Add MCP server", "Address"),
+        ("/presets", "New prompt", "Text"),
+        ("/schedules", "New schedule", "Prompt"),
+    ],
+)
+async def test_a_form_asks_before_it_forgets(new_tab: NewTab, path: str, button: str, field: str):
+    """The system prompt of an agent is as long in the writing as that of a chat. What is untouched closes at once.
+
+    Escape is no answer to the question: whoever presses it twice has not read it.
+    """
+    tab = await new_tab(path)
+    dialog = tab.page.get_by_role("dialog")
+    await tab.press(button)
+    await expect(dialog).to_be_visible()
+    await tab.page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await tab.press(button)
+    typed = dialog.get_by_role("textbox", name=field)
+    await typed.fill("https://example.com")
+    question = dialog.get_by_role("alert").filter(has_text="Discard the changes?")
+    for times in (1, 0, 1, 0, 1):
+        await tab.page.keyboard.press("Escape")
+        await expect(question).to_have_count(times)
+        await expect(typed).to_be_visible()
+        await expect(typed).to_be_focused()
+    await expect(typed).to_have_value("https://example.com")
+    await dialog.get_by_role("button", name="Discard").click()
+
+    await expect(dialog).to_have_count(0)

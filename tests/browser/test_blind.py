@@ -38,10 +38,10 @@ async def test_a_blind_comparison_with_a_failing_pane(new_tab, up):
 
     board = await tab.page.locator("main").inner_html()
     assert [] == [name for name in ("up/m", "up/other", "up/end") if name in board]
-    said = panes.locator(".words > .markdown")
+    said = panes.locator(".segment > .markdown")
     for text in ("A blue answer.", "A red answer."):
         await expect(said.get_by_text(text, exact=True)).to_have_count(1)
-    partial = await failed.locator(".words > .markdown").text_content()
+    partial = await failed.locator(".segment > .markdown").text_content()
     assert TEXT.startswith(partial or "")
     assert [] == await findings(tab)
 

@@ -61,7 +61,7 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
     await set_up(tab, [ANSWERS, FAILS, HANGS], blind=True)
     await tab.say("Which wave?")
     await expect(tab.page.locator(".pane[data-status=settled]")).to_have_count(2)
-    await expect(tab.page.locator(".pane[data-status=running] .words > .markdown")).not_to_be_empty()
+    await expect(tab.page.locator(".pane[data-status=running] .segment > .markdown")).not_to_be_empty()
     await tab.page.keyboard.press("Escape")
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
     kept = await compare.get(comparison_id(tab))
@@ -72,7 +72,7 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
     before = await tab.page.content()
     assert not any(model in before for model in (ANSWERS, FAILS, HANGS))
     for each in kept["panes"]:
-        await expect(pane(tab, each["pane"]).locator(".words > .markdown")).to_have_text(each["text"])
+        await expect(pane(tab, each["pane"]).locator(".segment > .markdown")).to_have_text(each["text"])
 
     await tab.page.locator(".vote .winner").click()
     await expect(tab.page.locator(".vote-told")).to_contain_text(ANSWERS)
@@ -84,19 +84,18 @@ async def test_a_pane_that_failed_or_was_stopped_never_looks_like_a_winner(new_t
 
 
 @requirement("ui.browser-compare")
-async def test_one_pane_is_stopped_and_the_others_go_on_until_the_page_is_left(new_tab, compare, api):
-    """A pane lives by the page: what is closed here is closed at the upstream, and what was said is kept."""
+async def test_one_pane_is_stopped_and_the_others_go_on(new_tab, compare):
+    """What is stopped here is closed at the upstream, and what was said is kept."""
     tab = await new_tab("/compare")
     await set_up(tab, [HANGS, "same/hang-after:2"], blind=False)
     await tab.say("Which wave?")
     await tab.press("Stop A")
     await expect(pane(tab, 0)).to_have_attribute("data-outcome", "stopped")
     await expect(pane(tab, 1)).to_have_attribute("data-status", "running")
-    going_on = (await compare.get(comparison_id(tab)))["panes"][1]["run_id"]
-    await tab.page.close()
-    settlement = await api.settled(going_on)
+    await tab.press("Stop all")
+    await expect(pane(tab, 1)).to_have_attribute("data-outcome", "stopped")
 
-    assert ("stopped", "disconnect") == (settlement["outcome"], settlement["by"])
+    assert ["user", "user"] == [each["settlement"]["by"] for each in (await compare.get(comparison_id(tab)))["panes"]]
 
 
 @requirement("ui.browser-compare")
@@ -108,8 +107,8 @@ async def test_a_pane_answers_again_takes_another_model_and_goes_on_as_a_chat(ne
     await tab.page.get_by_role("menuitem", name="Change model").click()
     await choose(tab, "up/echo:better")
     await expect(pane(tab, 1)).to_have_attribute("data-outcome", "completed")
-    await expect(pane(tab, 1).locator(".words > .markdown")).to_have_text("better")
-    await expect(pane(tab, 0).locator(".words > .markdown")).to_have_text(TEXT)
+    await expect(pane(tab, 1).locator(".segment > .markdown")).to_have_text("better")
+    await expect(pane(tab, 0).locator(".segment > .markdown")).to_have_text(TEXT)
     await tab.press("Actions for A")
     await tab.page.get_by_role("menuitem", name="Regenerate").click()
     await expect(tab.page.locator(".panes[data-status=settled]")).to_be_visible()
@@ -227,7 +226,7 @@ async def test_an_answer_looks_the_same_in_a_chat_in_a_pane_and_in_a_replay(new_
     assert len(chat) > 20
 
     await tab.open(f"/compare/{kept['id']}")
-    await becomes(chat, lambda: pane(tab, 0).locator(".words > .markdown").evaluate(LOOK))
+    await becomes(chat, lambda: pane(tab, 0).locator(".segment > .markdown").evaluate(LOOK))
     await tab.say("And then?")
     earlier = pane(tab, 0).locator(".earlier-answers")
     await earlier.locator("summary").click()
@@ -306,6 +305,17 @@ async def test_a_vote_stays_with_the_responses_that_it_was_on(new_tab, compare):
     await tab.open("/compare")
     line = tab.page.locator(f".earlier a[href='/compare/{kept['id']}'] .about > span").first
     await expect(line).to_have_text("up/echo:one won against same/echo:two")
+
+
+@requirement("ui.browser-compare")
+async def test_a_double_click_on_a_vote_votes_once_and_complains_of_nothing(new_tab, compare):
+    """The second click is not meant."""
+    made = await compare.whole(["up/echo:one", "same/echo:two"], blind=True)
+    tab = await new_tab(f"/compare/{made['id']}")
+    await tab.button("Tie").dblclick()
+
+    await expect(tab.page.locator(".vote-told")).to_have_text("You voted: tie.")
+    await expect(tab.page.locator(".toast")).to_have_count(0)
 
 
 @requirement("ui.browser-compare")

@@ -7,7 +7,7 @@ import struct
 import zlib
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.tab import Tab, becomes
 from tests.requirements import requirement
@@ -447,6 +447,29 @@ async def test_a_first_message_that_is_refused_is_still_there_to_be_sent(tab, up
     await tab.sees_ending("completed", "At last.")
     await tab.transcript_is(["A long first message", "At last."])
     assert data_url(png(7)) == up.requests[-1].body["messages"][-1]["content"][1]["image_url"]["url"]
+
+
+@requirement("ui.browser-composer")
+async def test_a_first_message_is_seen_and_kept_while_its_chat_is_made(tab, up):
+    """On a slow network that takes seconds. A page that is closed meanwhile has the text again when it is opened."""
+    held: list[Route] = []
+    await tab.page.route("**/api/sessions", lambda route: held.append(route))
+    await tab.say("A long first message")
+    await expect(tab.page.locator(".message.is-sending")).to_contain_text("A long first message")
+    await expect(tab.box).to_have_value("")
+    await becomes(True, lambda: asyncio.sleep(0, bool(held)))
+    await held[0].abort()
+    await tab.page.unroute_all()
+    await tab.page.goto("about:blank")
+    await tab.open("/")
+    await expect(tab.box).to_have_value("A long first message")
+    up.enqueue(answer("At last."))
+    await tab.box.press("Enter")
+
+    await tab.sees_ending("completed", "At last.")
+    await expect(tab.box).to_have_value("")
+    await tab.open("/")
+    await expect(tab.box).to_have_value("")
 
 
 @requirement("ui.browser-everyday")

@@ -11,7 +11,7 @@ from holdfast.errors import ProviderError
 from holdfast.upstreams.local.weights import SMOLLM2, fetch_now
 from tests.browser.tab import Tab
 from tests.requirements import requirement
-from tests.support.programs import missing_for_the_embedded_model
+from tests.support.programs import missing_for_the_built_in_model
 from tests.support.server import Server
 from tests.support.upstream import Delta, Gate, Headers, ReasoningDelta, Role, answer
 
@@ -167,13 +167,13 @@ async def test_nothing_moves_for_those_who_want_it_still(new_tab, up, motion):
     await tab.sees_ending("completed", "Here.")
 
 
-# the embedded model
+# the built-in model
 
 
 @pytest.fixture(scope="module")
 def weights(request: pytest.FixtureRequest) -> Path:
     """Fetched once for all sessions of a checkout, and shared with the tests of the model itself."""
-    if missing := missing_for_the_embedded_model():
+    if missing := missing_for_the_built_in_model():
         pytest.skip(missing)
     try:
         return fetch_now(request.config.cache.mkdir("holdfast-data") / "models")
@@ -196,7 +196,7 @@ async def interrupted(tab: Tab) -> None:
 
 @pytest.mark.long("the model is tested with its own clients, and the page with other models")
 @requirement("ui.browser-chat")
-async def test_the_embedded_model_answers_in_the_page_and_is_stopped(weights, new_tab, tmp_path):
+async def test_the_built_in_model_answers_in_the_page_and_is_stopped(weights, new_tab, tmp_path):
     """With nothing set up at all: a real model, its words on the page as the server has them, and Esc ends it."""
     (tmp_path / "models").mkdir()
     os.link(weights, tmp_path / "models" / SMOLLM2.filename)

@@ -85,9 +85,9 @@ async def test_a_connection_that_was_cut_is_made_again_and_no_word_is_missing_or
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     for number in ("20", "50"):
-        cable.pull()
+        cable.cut()
         await expect(page.locator("#state")).to_have_text("connecting again")
-        await cable.plug_in()
+        await cable.listen()
         await shown(page, number)
     await page.get_by_role("button", name="Stop").click()
     text = await settled(page, "stopped")

@@ -67,15 +67,38 @@ async def test_a_message_that_waits_for_the_server_stands_last_and_says_so(new_t
     up.enqueue([Headers(), Role(), Delta("Half"), Gate("away"), Finish(), UsageChunk(), Done()])
     await tab.say("first")
     await tab.reads("Half")
-    cable.pull()
+    cable.cut()
     await expect(tab.away).to_be_visible()
     await tab.say("second")
     waiting = tab.page.locator(".transcript .message").last
 
     await expect(waiting).to_contain_text("second")
     await expect(waiting).to_contain_text("Not sent yet")
+    for _ in range(3):  # the page asks every two seconds whether the server is back
+        await tab.page.wait_for_event("requestfailed", lambda request: request.url.endswith("/health"))
+    await expect(waiting).to_contain_text("Not sent yet")
+    await expect(tab.box).to_have_value("")
+    up.enqueue(answer("Yes."))
     up.open("away")
-    await cable.plug_in()
+    await cable.listen()
+    await tab.sees_ending("completed", "Yes.")
+
+
+@requirement("ui.browser-everyday")
+async def test_the_first_message_of_a_chat_waits_for_the_server_too(new_tab, server, up, stack):
+    """Its chat is made when the server is back."""
+    cable = await stack.enter_async_context(Cable(server.port))
+    tab = await new_tab(url=cable.url)
+    up.enqueue(answer("Yes."))
+    cable.cut()
+    await expect(tab.away).to_be_visible()
+    await tab.say("first")
+    await expect(tab.page.get_by_text("Not sent yet")).to_be_visible()
+    await tab.page.wait_for_event("requestfailed", lambda request: request.url.endswith("/health"))
+    await expect(tab.box).to_have_value("")
+    await cable.listen()
+
+    await tab.sees_ending("completed", "Yes.")
 
 
 @requirement("ui.browser-everyday")

@@ -79,6 +79,14 @@ async def test_a_long_paste_becomes_a_file_and_text_again(tab, up):
 
 
 @requirement("ui.browser-files")
+async def test_a_file_that_the_server_finds_too_large_is_named(tab):
+    """Of several files, its owner has to know which."""
+    await choose(tab, ("large.txt", b"a line\n" * 3_100_000))
+    await expect(tab.page.locator(".toast")).to_contain_text("“large.txt” is too large.")
+    await expect(tab.page.locator(".composer .file-chip")).to_have_count(0)
+
+
+@requirement("ui.browser-files")
 @pytest.mark.usefixtures("needs_axe")
 @pytest.mark.parametrize(
     ("locale", "scheme", "size"),

@@ -1,12 +1,16 @@
 """A chat that survives anything, as a person sees it: stop, reload, a second tab, a dead server, a pulled cable."""
 
 import asyncio
+import time
 
 import pytest
 from playwright.async_api import expect
 
 from tests.browser.cable import Cable
+from tests.browser.frozen import FreezableTab
+from tests.browser.tab import LINGER
 from tests.requirements import requirement
+from tests.support.long import count
 from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, UsageChunk, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -14,10 +18,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 PHONE = "delete window.SharedWorker; window.ahead = 0; const now = Date.now; Date.now = () => now() + window.ahead;"
 """A browser in which the page itself has the connection, and stops with it. Its clock can be put forward."""
 COMES_BACK = {
-    "resume": "document.dispatchEvent(new Event('resume'))",
     "visibilitychange": "document.dispatchEvent(new Event('visibilitychange'))",
     "online": "window.dispatchEvent(new Event('online'))",
 }
+FROZEN = count(0, 60)
+"""Seconds for which a page is frozen; its clock is put forward by the rest of a minute."""
+ANSWER = "document.querySelector('.message.answer .markdown')?.innerText"
+OUTCOMES = "[...document.querySelectorAll('.message.answer')].map(({dataset}) => dataset.outcome)"
 HALF = "The tide comes in"
 REST = " and goes out again."
 
@@ -112,53 +119,79 @@ async def test_a_server_that_is_killed_is_said_to_be_away_and_comes_back(tab, up
 
 @requirement("ui.browser-chat")
 async def test_a_pulled_cable_loses_no_word(new_tab, server, up, stack):
-    """The answer goes on without its reader, who gets the rest when the network is back. What is typed is kept."""
+    """The answer goes on without its reader, who gets the rest when the network is back. What is sent then waits."""
     cable = await stack.enter_async_context(Cable(server.port))
     tab = await new_tab(url=cable.url)
     up.enqueue(gated("cable"))
     await tab.say("Tell me of the tide")
     await tab.reads(HALF)
-    cable.pull()
+    cable.cut()
     await expect(tab.away).to_be_visible()
     await tab.say("And of the moon?")
-    await expect(tab.page.get_by_text("Your message was not sent")).to_be_visible()
+    await expect(tab.page.locator(".transcript .message").last).to_contain_text("Not sent yet")
+    up.enqueue(answer("It pulls."))
     up.open("cable")
-    await cable.plug_in()
-
-    await tab.sees_ending("completed", HALF + REST)
+    await cable.listen()
+    await tab.sees_ending("completed", "It pulls.")
     await expect(tab.away).to_have_count(0)
-    await expect(tab.box).to_have_value("And of the moon?")
+
+    await tab.transcript_is(["Tell me of the tide", HALF + REST, "And of the moon?", "It pulls."])
 
 
 @requirement("ui.browser-chat", "ui.browser-back")
-@pytest.mark.parametrize(
-    ("network", "how"),
-    [("dead", "resume"), ("dead", "visibilitychange"), ("dead", "online"), ("healthy", "resume")],
-)
-async def test_a_page_that_stood_still_is_current_when_it_is_back(new_tab, server, up, api, stack, network, how):
+@pytest.mark.parametrize("network", ["dead", "healthy"])
+async def test_a_page_that_the_browser_has_frozen_is_current_when_it_is_back(browser, server, up, api, stack, network):
     """A phone in a pocket: nothing says that the connection is lost, and nobody who is back waits for a time limit.
 
-    No timer that lasts ends in this page: what it does comes from being looked at again. A headless browser has no
-    page that is hidden, which is the only one that it would freeze: the debugger stops the page.
+    No timer that lasts ends in this page: what it does comes from what the browser tells it, and from nothing else.
     """
+    cable = await stack.enter_async_context(Cable(server.port))
+    session_id = await api.new_session()
+    up.enqueue(gated(f"frozen, {network}"))
+    run = await api.start(session_id, "Tell me of the tide", "up/m")
+    async with FreezableTab(browser, f"{cable.url}/s/{session_id}", LINGER + PHONE) as tab:
+        await tab.becomes(HALF, ANSWER)
+        if network == "dead":
+            cable.fall_silent()
+            await tab.measure(f"window.ahead = {1000 * (60 - FROZEN)}")
+        counted = await tab.freeze()
+        up.open(f"frozen, {network}")
+        await api.settled(run)
+        await asyncio.sleep(FROZEN)
+        cable.speak_again()
+        stood_still = await tab.measure("window.ticks")
+        since = time.monotonic()
+        await tab.thaw()
+        await tab.becomes(HALF + REST, ANSWER)
+        print(f"\n{network}: current after {time.monotonic() - since:.2f} s")
+        await tab.becomes(["completed"], OUTCOMES)
+        await tab.becomes(0, "document.querySelectorAll('.away').length")
+        told = await tab.measure("window.told")
+
+    assert (counted, ["freeze", "resume"]) == (stood_still, told)
+
+
+@requirement("ui.browser-chat", "ui.browser-back")
+@pytest.mark.parametrize("how", COMES_BACK)
+async def test_a_page_that_stood_still_is_current_when_it_is_looked_at_or_online(new_tab, server, up, api, stack, how):
+    """What another browser tells its page instead. The debugger stops this one."""
     cable = await stack.enter_async_context(Cable(server.port))
     tab = await new_tab(None, url=cable.url)
     await tab.lingers()
     await tab.page.add_init_script(PHONE)
     await tab.open("/")
-    up.enqueue(gated(f"{network} {how}"))
+    up.enqueue(gated(how))
     await tab.say("Tell me of the tide")
     await tab.reads(HALF)
     run = (await api.session(tab.session_id))["active_run"]["id"]
     opened: list[str] = []
     tab.page.on("request", lambda request: opened.append(request.url) if "/api/events?" in request.url else None)
-    if network == "dead":
-        cable.fall_silent()
-        await tab.measure("window.ahead = 60_000")
+    cable.fall_silent()
+    await tab.measure("window.ahead = 60_000")
     debugger = await tab.page.context.new_cdp_session(tab.page)
     await debugger.send("Debugger.enable")
     await debugger.send("Debugger.pause")
-    up.open(f"{network} {how}")
+    up.open(how)
     await api.settled(run)
     cable.speak_again()
     await debugger.send("Debugger.disable")
@@ -167,7 +200,7 @@ async def test_a_page_that_stood_still_is_current_when_it_is_back(new_tab, serve
     await tab.sees_ending("completed", HALF + REST)
     await tab.transcript_is(["Tell me of the tide", HALF + REST])
     await expect(tab.away).to_have_count(0)
-    assert (network == "dead") is bool(opened)
+    assert opened
 
 
 @requirement("ui.browser-chat")

@@ -54,6 +54,36 @@ async def test_an_account_is_connected_and_disconnected_by_keyboard(new_tab: New
     assert 2 == len(desk.revoked)
 
 
+@requirement("mcp.oauth-client", "mcp.sealed")
+async def test_the_secret_of_a_client_is_given_kept_and_given_anew(new_tab: NewTab, desk: OauthLab, api: Native):
+    """It is written and never read: the field is empty, and says that one is stored."""
+    tab = await new_tab("/agents")
+    desk.client = "client_secret_basic holdfast:first"
+    for secret in ("first", "", "second"):
+        await tab.page.get_by_role("button", name="Edit MCP server desk").press("Enter")
+        form = tab.page.get_by_role("dialog", name="Edit MCP server desk")
+        await form.locator("summary").press("Enter")
+        field = form.get_by_label("Client secret")
+        await expect(field).to_have_value("")
+        stored = "" if secret == "first" else "Stored. Leave blank to keep it"
+        await expect(field).to_have_attribute("placeholder", stored)
+        await form.get_by_label("Client id").fill("holdfast")
+        await field.fill(secret)
+        await form.get_by_role("button", name="Save").press("Enter")
+        await expect(form).to_have_count(0)
+        listed = (await api.get("/api/mcp"))["servers"]
+        assert [("holdfast", True)] == [(each["oauth_client"], each["oauth_secret_set"]) for each in listed]
+        if not secret:
+            await tab.page.locator("[data-server=desk]").get_by_role("button", name="Connect an account").press("Enter")
+            await expect(tab.page.get_by_text("Connected: desk")).to_be_visible()
+            await tab.open("/agents")
+    desk.client = "client_secret_basic holdfast:second"
+    desk.end_tokens()
+    called = await (await api.client.post("/api/mcp/desk/call", {"tool": "look", "arguments": {}})).json()
+
+    assert "a lamp" == called["output"]
+
+
 @requirement("mcp.oauth")
 @pytest.mark.usefixtures("needs_axe", "desk")
 @pytest.mark.parametrize(("locale", "scheme"), [("en-US", "dark"), ("de-DE", "light"), ("ar", "dark")])

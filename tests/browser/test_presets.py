@@ -131,6 +131,26 @@ async def test_the_settings_of_a_chat_become_a_preset(tab, up, api):
 
 
 @requirement("ui.presets")
+async def test_the_settings_of_a_new_chat_survive_a_reload_and_those_of_a_temporary_one_do_not(tab, up):
+    """They were saved, as its message is that was typed. A temporary chat leaves nothing in the browser."""
+    dialog = tab.page.get_by_role("dialog", name="Chat settings")
+    for path, words in (("/temporary", "Answer in verse."), ("/", "Answer in prose.")):
+        await tab.open(path)
+        await tab.press("Chat settings")
+        await dialog.get_by_label("System prompt").fill(words)
+        await dialog.get_by_role("button", name="Save", exact=True).click()
+        await expect(dialog).to_have_count(0)
+        await tab.finds(path == "/", f"JSON.stringify(localStorage).includes('{words}')")
+    await tab.page.reload()
+    up.enqueue(answer("So be it."))
+    await tab.say("Hello")
+    await tab.sees_ending("completed", "So be it.")
+
+    assert "Answer in prose." == up.requests[-1].body["messages"][0]["content"]
+    await tab.finds(False, "JSON.stringify(localStorage).includes('Answer in prose.')")
+
+
+@requirement("ui.presets")
 async def test_a_prompt_is_typed_after_a_slash_and_asks_for_its_variables(tab, up, api):
     """By the keyboard alone; the box keeps the focus, and a screen reader is told which prompt is meant."""
     await add(api, {"name": "greet", "text": "Say hello."}, "prompts")
@@ -153,6 +173,8 @@ async def test_a_prompt_is_typed_after_a_slash_and_asks_for_its_variables(tab, u
     form = tab.page.get_by_role("dialog", name="Use prompt summarize")
     await expect(form.get_by_label("text", exact=True)).to_be_focused()
     await keys.type("this {{style}}")
+    await keys.press("Escape")
+    await expect(form.get_by_text("Discard the changes?")).to_be_visible()
     await keys.press("Tab")
     await keys.type("one line")
     await keys.press("Enter")

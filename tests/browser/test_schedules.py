@@ -83,7 +83,7 @@ async def test_a_schedule_is_made_with_a_preview_and_run_paused_changed_and_dele
 
 @requirement("ui.schedules")
 async def test_a_trigger_shows_its_address_once_and_what_called_it(new_tab, up, api):
-    """The address works as it is copied; a new one ends it."""
+    """The address works as it is copied; a new one ends it. The page follows what calls it."""
     tab = await new_tab("/schedules")
     await tab.press("New trigger")
     form = tab.page.get_by_role("dialog", name="New trigger")
@@ -99,7 +99,6 @@ async def test_a_trigger_shows_its_address_once_and_what_called_it(new_tab, up, 
     assert 202 == called.status, await called.text()
     run = (await called.json())["run_id"]
     await api.settled(run)
-    await tab.page.reload()
     line = tab.page.locator("[data-trigger=Issues]")
     await expect(line).to_contain_text("Last call:")
     await expect(line).not_to_contain_text(path)

@@ -28,7 +28,7 @@ async def test_a_key_is_written_kept_and_never_shown_again(new_tab, up, api):
     tab = await new_tab("/settings")
     await tab.press("Add a provider")
     await tab.page.get_by_label("Name", exact=True).fill("mine")
-    await tab.page.get_by_label("Base URL").fill(up.base_url)
+    await tab.page.get_by_label("Base URL").fill(up.base_url.removeprefix("http://"))  # as people copy addresses
     await tab.page.get_by_label("API key", exact=True).fill(KEY)
     await tab.press("Test connection")
     await expect(tab.page.get_by_role("dialog").get_by_role("status")).to_contain_text("Connected: ")

@@ -74,6 +74,23 @@ async def test_one_press_makes_one_answer_of_all_and_the_vote_is_still_blind(new
     await expect(tab.page.locator(".pane.synthesis .markdown")).to_have_text("About 4.5 billion years.")
 
 
+@requirement("cmp.synthesis")
+async def test_a_synthesis_comes_into_view(new_tab: NewTab, up: Upstream, api: Native):
+    """The fourth pane begins a second row, which is out of sight."""
+    kept = await Compare(api.client).whole(["up/one", "up/two", "up/one"], "How old is the moon?")
+    up.models["judge"] = [Headers(), Role(), Delta("Well, "), Gate("never"), Finish(), Done()]
+    tab = await new_tab(f"/compare/{kept['id']}")
+    await tab.page.get_by_role("button", name="Synthesize the responses").click()
+    await tab.page.get_by_role("dialog").get_by_role("combobox").fill("up/judge")
+    await tab.page.keyboard.press("Enter")
+    await expect(tab.page.locator(".pane.synthesis .markdown")).to_have_text("Well,")
+    await expect(tab.page.locator(".pane.synthesis")).to_be_in_viewport(ratio=0.9)
+    await tab.page.keyboard.press("Escape")
+
+    await expect(tab.page.locator(".pane.synthesis")).to_have_attribute("data-outcome", "stopped")
+    up.models["judge"] = answer("About 4.5 billion years.")
+
+
 @requirement("cmp.agents")
 async def test_an_agent_in_a_pane_shows_its_calls_and_asks_there(new_tab: NewTab):
     """The other pane is done meanwhile. What it did stays in sight when all have ended."""
@@ -87,7 +104,7 @@ async def test_an_agent_in_a_pane_shows_its_calls_and_asks_there(new_tab: NewTab
     await agent.get_by_role("button", name="Allow once").click()
     await expect(tab.page.locator(".pane[data-pane='1'][data-outcome=completed]")).to_be_visible()
     await expect(agent.locator(".tool")).to_contain_text("files_write")
-    await expect(agent.locator(".words > .markdown")).to_have_text("I write it down. Done.")
+    await expect(agent.locator(".segment > .markdown")).to_have_text(["I write it down. ", "Done."])
 
 
 @requirement("cmp.synthesis", "cmp.agents")

@@ -1,5 +1,7 @@
 """Queue, interrupt, edit, answer again, branches and forks, by hand."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -366,3 +368,105 @@ async def test_the_time_until_the_next_try_counts_down_and_goes_away(tab, up):
     await expect(tab.live).not_to_contain_text("Trying again")
     up.open("tried")
     await tab.sees_ending("completed", "Here.")
+
+
+EDIT = "Second thoughts of ten minutes"
+
+
+@requirement("ui.browser-turns", "busy.queue")
+async def test_stop_all_puts_what_waited_back_into_the_message_box(tab, up):
+    """It was written to be read: whoever wants silence does not want to write it again."""
+    up.enqueue([Headers(), Role(), Delta("One"), Hang()])
+    await tab.say("first")
+    await tab.reads("One")
+    await tab.say("second")
+    await tab.say("third")
+    await expect(tab.queued).to_have_count(2)
+    await tab.box.fill("fourth")
+    await tab.press("Stop all")
+
+    await tab.sees_ending("stopped", "One")
+    await expect(tab.box).to_have_value("second\n\nthird\nfourth")
+
+
+@requirement("ui.browser-turns", "busy.queue")
+@pytest.mark.parametrize("how", ["sent", "removed elsewhere", "reloaded"])
+async def test_what_is_typed_over_a_queued_message_is_not_lost(new_tab, up, how):
+    """Its turn comes, another tab takes it back, or the page is loaded again, in the middle of a sentence."""
+    half = [Headers(), Role(), Delta("One"), Gate(f"typed {how}"), Finish(), UsageChunk(), Done()]
+    up.enqueue(half, answer("Two."))
+    tab = await new_tab()
+    await tab.say("first")
+    await tab.reads("One")
+    await tab.say("second")
+    await tab.queued.get_by_role("button", name="Edit").click()
+    field = tab.page.get_by_label("Queued message", exact=True)
+    await field.fill(EDIT)
+    if how == "reloaded":
+        await tab.page.reload()
+        await expect(field).to_have_value(EDIT)
+        await field.press("Enter")
+        await expect(tab.queued).to_have_text([EDIT])
+    elif how == "removed elsewhere":
+        other = await new_tab(f"/s/{tab.session_id}")
+        await other.queued.get_by_role("button", name="Remove").click()
+        await expect(tab.box).to_have_value(EDIT)
+        await tab.say(EDIT)
+    up.open(f"typed {how}")
+
+    await tab.sees_ending("completed", "Two.")
+    sent = "second" if how == "sent" else EDIT
+    await tab.transcript_is(["first", "One", sent, "Two."])
+    await expect(tab.box).to_have_value(EDIT if how == "sent" else "")
+
+
+@requirement("ui.browser-turns", "hist.regenerate-edit-fork")
+@pytest.mark.parametrize("role", ["user", "answer"])
+async def test_what_is_typed_over_a_message_is_kept_until_it_is_taken_or_cancelled(tab, up, role):
+    """A key, a reload, another chat, and a server that does not answer: none of them loses it."""
+    up.enqueue(answer("One."))
+    await tab.say("first")
+    await tab.sees_ending("completed", "One.")
+    field = tab.page.locator(".is-edited textarea")
+
+    async def edit() -> None:
+        message = tab.page.locator(f".message.{role}")
+        if role == "user":
+            await message.get_by_role("button", name="Edit message").click()
+        else:
+            await message.get_by_role("button", name="More actions").click()
+            await tab.page.get_by_role("menuitem", name="Edit response").click()
+
+    await edit()
+    await field.fill(EDIT)
+    await field.press("Escape")
+    await expect(tab.messages.first).to_contain_text("first")
+    await tab.page.reload()
+    await edit()
+    await expect(field).to_have_value(EDIT)
+    await tab.page.route(re.compile("/edit$"), lambda route: route.fulfill(status=400))
+    await field.locator("..").get_by_role("button", name="Send" if role == "user" else "Save", exact=True).click()
+    await tab.page.locator(".toast").first.wait_for()
+    await tab.page.unroute_all()
+    await tab.page.reload()
+    await edit()
+    await expect(field).to_have_value(EDIT)
+    await field.locator("..").get_by_role("button", name="Cancel").click()
+    await edit()
+
+    await expect(field).to_have_value("first" if role == "user" else "One.")
+
+
+@requirement("ui.browser-turns")
+async def test_whoever_sends_sees_it_from_wherever_they_were_reading(tab, up):
+    """A message that is sent out of sight looks as if it had not been."""
+    up.enqueue(answer("A line.\n\n" * 100 + "The end."), answer("Two."))
+    await tab.say("first")
+    await tab.sees_ending("completed")
+    await tab.page.locator(".transcript").hover()
+    await tab.page.mouse.wheel(0, -1500)
+    await expect(tab.button("Scroll to bottom")).to_be_visible()
+    await tab.say("second")
+
+    await tab.sees_ending("completed", "Two.")
+    await expect(tab.last_answer).to_be_in_viewport()

@@ -5,7 +5,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import findings, sideways
 from tests.requirements import requirement
-from tests.support.upstream import answer
+from tests.support.upstream import Delta, Done, Finish, Headers, Role, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -143,6 +143,37 @@ async def test_an_answer_is_read_aloud_and_a_message_is_dictated(new_tab, up):
 
     await tab.finds(["A bold word.", "And", "another."], "window.said")
     await choose(tab, tab.last_answer, "Stop reading")
+
+
+@requirement("ui.browser-turns")
+async def test_a_continued_response_is_read_aloud_as_a_whole(new_tab, up):
+    """It is one response, although two runs made it."""
+    tab = await new_tab(None)
+    await tab.page.add_init_script(VOICE)
+    await tab.open()
+    up.enqueue([Headers(), Role(), Delta("The first half"), Finish("length"), Done()], answer(" and the second."))
+    await tab.say("Both halves.")
+    await tab.sees_ending("truncated")
+    await tab.press("Continue")
+    await tab.sees_ending("completed")
+    await choose(tab, tab.last_answer, "Read aloud")
+
+    await tab.finds(["The first half and the second."], "window.said")
+
+
+@requirement("ui.browser-sessions")
+async def test_a_response_and_a_whole_chat_are_copied_as_markdown(new_tab, up):
+    """As the model has written it, with its signs; the chat with who said what. By the keyboard."""
+    tab = await new_tab("/", permissions=["clipboard-read", "clipboard-write"])
+    up.enqueue(answer("**Bold**\n\n- one\n- two"))
+    await tab.say("A list.")
+    await tab.sees_ending("completed")
+    await tab.last_answer.get_by_role("button", name="Copy response").press("Enter")
+    await tab.finds("**Bold**\n\n- one\n- two", "navigator.clipboard.readText()")
+    await tab.page.get_by_role("button", name="Chat actions").press("Enter")
+    await tab.page.get_by_role("menuitem", name="Copy as Markdown").press("Enter")
+    chat = "# A list.\n\n## You\n\nA list.\n\n## up/m\n\n**Bold**\n\n- one\n- two\n"
+    await tab.finds(chat, "navigator.clipboard.readText()")
 
 
 @requirement("ui.words", "versions.edit")

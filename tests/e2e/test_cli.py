@@ -526,6 +526,12 @@ async def test_chat_talks_and_does_what_its_commands_say(shell):
         await terminal.shows("scripted/hang  (demo)")
         await terminal.says("/new\r")
         await terminal.shows("/help for commands")
+        await terminal.says("/compact\r")
+        await terminal.shows("No messages in this session yet.")
+        await terminal.says("/model nowhere/else\r")
+        await terminal.shows("Unknown model 'nowhere/else'")
+        await terminal.says("to the new one\r")
+        await terminal.shows("Truncated")
         await terminal.says("\x04")
         await terminal.shows("Continue with: holdfast chat -s ses_")
 
@@ -644,6 +650,17 @@ async def test_a_second_ctrl_c_leaves_a_chat_whose_server_does_not_answer(shell,
         finally:
             server.send_signal(signal.SIGCONT)
     await up.requests[-1].wait_closed()
+
+
+async def test_a_chat_without_a_message_is_not_kept(shell, api):
+    """Whoever looks in and leaves finds no empty chat in the list. A wrong model is refused at once all the same."""
+    before = await api.get("/api/sessions")
+    left = await shell("chat", "-m", "scripted/echo", stdin="/models\n/model scripted/length\n/quit\n")
+    wrong = await shell("chat", "-m", "nowhere/model", stdin="")
+
+    assert (0, 1) == (left.code, wrong.code)
+    assert "Unknown model 'nowhere/model'" in wrong.err
+    assert before["sessions"] == (await api.get("/api/sessions"))["sessions"]
 
 
 async def test_chat_reads_a_pipe(shell):
@@ -797,7 +814,7 @@ async def test_an_export_of_chatgpt_is_imported_with_a_report(shell, api, tmp_pa
 
     assert "2 chats of ChatGPT: 1 added, 0 known already" in first.out
     assert "Odd: it has no list of messages" in first.out
-    assert (1, 1, 1) == (first.code, again["known"], nothing.code)
+    assert (1, 1, 1, "") == (first.code, again["known"], nothing.code, nothing.out)
     assert "The file has no chats of ChatGPT" in nothing.err
 
 

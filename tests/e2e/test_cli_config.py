@@ -169,7 +169,14 @@ async def test_the_key_of_a_client_is_not_that_of_a_server(tmp_path):
 
 @requirement("cli.misspelt")
 @pytest.mark.parametrize(
-    ("typed", "meant"), [(("serv",), "serve"), (("runs", "lst"), "ls"), (("config", "chek"), "check")]
+    ("typed", "meant"),
+    [
+        (("serv",), "serve"),
+        (("version",), "--version"),
+        (("help",), "--help"),
+        (("runs", "lst"), "ls"),
+        (("config", "chek"), "check"),
+    ],
 )
 async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(alone, typed, meant):
     """Those below a command had help, those above it none."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.error_help.notices import NOTICES
+from holdfast.error_help import NOTICES
 from tests.e2e.test_cli import Shell
 from tests.requirements import requirement
 from tests.support.ports import free_port

@@ -50,6 +50,9 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
             written = 'files_write {"path": "note.txt", "content": "by the agent"}'
             await shell("run", "--agent", "helper", "--approve", "files_write", written)
         key = (await shell("key", "new", "ada", "--admin")).out.strip()
+        (tmp_path / "secret.txt").write_text("not of the server")
+        (server.data / "agents" / "out").symlink_to(tmp_path / "secret.txt")
+        (server.data / "agents" / "above").symlink_to(tmp_path)
         (server.data / "models").mkdir(exist_ok=True)
         (server.data / "models" / "weights.gguf").write_bytes(b"large")
         backed_up = await shell("backup", "everything.tar.gz", "--with-secret-key")
@@ -70,6 +73,7 @@ async def test_a_backup_of_a_running_server_restores_chats_keys_settings_and_fil
     assert ["by the agent"] == [file.read_text() for file in (data / "agents").rglob("note.txt")]
     assert "helper" in (other.home / "config" / "holdfast" / "holdfast.toml").read_text()
     assert not (data / "models").exists()
+    assert ["helper"] == [file.name for file in (data / "agents").iterdir()]  # and no link of an agent was followed
     private = [data, *(file for file in data.rglob("*") if file.is_file())]
     assert {0} == {stat.S_IMODE(file.stat().st_mode) & 0o077 for file in private}
     assert (1, True) == (again.code, "already exists" in again.err)
@@ -296,6 +300,9 @@ async def test_errors_of_the_command_line_say_what_to_do(alone, tmp_path):
         ("run",): 'No prompt given. Try: holdfast run "Why is the sky blue?"',
         ("run", "hello", "-m", "nope"): "Unknown model 'nope'. See `holdfast models`. "
         "(holdfast explain model_not_found)",
+        ("serve", "--port", "abc"): "Invalid value for '--port': 'abc' is not a valid port.",
+        ("serve", "--port", "0", "--host", "192.0.2.1"): "Cannot listen on 192.0.2.1:0: Cannot assign requested "
+        "address. Name an address of this machine with --host. (holdfast explain bad_settings)",
         ("runs", "show", "run_nowhere"): "No run 'run_nowhere'. See `holdfast runs ls`. "
         "(holdfast explain run_not_found)",
         ("key", "revoke", "nobody"): "No key 'nobody'. See `holdfast key ls`.",

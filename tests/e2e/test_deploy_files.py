@@ -76,7 +76,7 @@ def test_the_image_runs_as_a_user_without_rights_and_installs_by_hash():
     assert len(installs) >= 3
     assert [] == [step for step in installs if "--require-hashes" not in step and "--no-index" not in step]
     assert not SECRET.search((ROOT / "Dockerfile").read_text())
-    assert "local" not in " ".join(installs), "the embedded model would double the size of the image"
+    assert "local" not in " ".join(installs), "the built-in model would double the size of the image"
 
 
 @requirement("deploy.image")

@@ -11,10 +11,10 @@ from holdfast.upstreams.local.weights import fetch_now
 from tests.e2e.test_llama_server_goes_on import LlamaServer, llama_server
 from tests.requirements import requirement
 from tests.support.http import Client, Response
-from tests.support.programs import missing_for_the_embedded_model
+from tests.support.programs import missing_for_the_built_in_model
 from tests.support.server import UP_KEY, Server
 
-MISSING = missing_for_the_embedded_model()
+MISSING = missing_for_the_built_in_model()
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),

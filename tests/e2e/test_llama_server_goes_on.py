@@ -1,4 +1,4 @@
-"""A llama-server of somebody else's, here the embedded model's own, and the runs that it goes on with."""
+"""A llama-server of somebody else's, here the built-in model's own, and the runs that it goes on with."""
 
 import asyncio
 import os
@@ -17,11 +17,11 @@ from holdfast.upstreams.local.weights import fetch_now
 from tests.requirements import requirement
 from tests.support.http import Client
 from tests.support.native import Native
-from tests.support.programs import missing_for_the_embedded_model
+from tests.support.programs import missing_for_the_built_in_model
 from tests.support.server import UP_KEY, Server, provider
 from tests.support.waiting import LONG, SOON
 
-MISSING = missing_for_the_embedded_model()
+MISSING = missing_for_the_built_in_model()
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),

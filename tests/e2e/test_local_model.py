@@ -1,4 +1,4 @@
-"""The embedded model as people get it: real weights, a real process, and what happens when either is not all there."""
+"""The built-in model as people get it: real weights, a real process, and what happens when either is not all there."""
 
 import asyncio
 import contextlib
@@ -38,10 +38,10 @@ from holdfast.upstreams.local.provider import Local
 from holdfast.upstreams.local.weights import SMOLLM2, Weights, fetch_now, fetch_weights, installers, weights_in
 from tests.requirements import requirement
 from tests.support import outlets
-from tests.support.programs import missing_for_the_embedded_model
+from tests.support.programs import missing_for_the_built_in_model
 from tests.support.waiting import LONG, SOON
 
-MISSING = missing_for_the_embedded_model()
+MISSING = missing_for_the_built_in_model()
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,6 +11,8 @@ import asyncpg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from holdfast import Engine
+from holdfast.errors import StoreUnavailable
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.ports import free_port
@@ -192,6 +194,15 @@ def test_without_the_driver_the_error_names_what_to_install(tmp_path):
 
     assert "holdfast[postgres]'" in served.stderr
     assert "Traceback" not in served.stderr
+
+
+@pytest.mark.parametrize(("user", "database"), [("nobody", "postgres"), ("holdfast", "nowhere")])
+async def test_a_wrong_user_or_database_is_told_from_a_server_that_is_away(postgres, user, database):
+    """Whoever is sent to look at a running server does not look at the address."""
+    url = postgres.url(database).replace("holdfast@", f"{user}@")
+    with pytest.raises(StoreUnavailable, match="Check the user, the password and the database"):
+        async with Engine(url):
+            pass
 
 
 @requirement("nodes.port-taken")

@@ -268,7 +268,7 @@ def test_who_needs_a_package_is_read_from_its_lock():
 
 @requirement("release.wheel-alone")
 def test_the_wheel_installed_alone_serves_the_page_the_api_and_a_model(built):
-    """In a checkout everything is at hand; people have only the wheel. `make release` asks the embedded model too."""
+    """In a checkout everything is at hand; people have only the wheel. `make release` asks the built-in model too."""
     commit, target = built
     (wheel,) = target.glob("*.whl")
 

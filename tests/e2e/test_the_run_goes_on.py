@@ -5,10 +5,10 @@ import pytest
 from holdfast.upstreams.local.weights import fetch_now
 from tests.requirements import requirement
 from tests.support.native import Native
-from tests.support.programs import missing_for_the_embedded_model
+from tests.support.programs import missing_for_the_built_in_model
 from tests.support.server import Server
 
-MISSING = missing_for_the_embedded_model()
+MISSING = missing_for_the_built_in_model()
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),

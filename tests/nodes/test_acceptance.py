@@ -60,6 +60,12 @@ FILES = [
     "test_budgets",
     "test_audit",
     "test_people_data",
+    "test_push",
+    "test_seen",
+    "test_presets",
+    "test_schedules",
+    "test_triggers",
+    "test_legs",
 ]
 SOME = "fifty_stops or status_has or queued_message_can_be or attached_run_lives_by"
 """A few of the tests that failed before nodes knew each other's runs."""

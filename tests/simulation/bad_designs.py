@@ -7,7 +7,7 @@ made by real systems; some were our own, found here first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import fields
 from dataclasses import replace as replace_plan
 from typing import Any, TypeVar
@@ -628,7 +628,14 @@ class _SavesBlindly(Writing):
 def _unsettled(rows: list[Row]) -> list[Any]:
     whole = [dict(row) for row in rows]  # type: ignore[call-overload]
     again = {"status": "running", "settlement": None}
-    return [row | again | {"seq": row["seq"] - bool(row["settlement"])} for row in whole]
+    return [_ChangedRow(row | again | {"seq": row["seq"] - bool(row["settlement"])}) for row in whole]
+
+
+class _ChangedRow(dict[str, Any]):
+    """As a driver gives rows: by name, and one value after the other."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
 
 
 @bad(

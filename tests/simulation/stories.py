@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import AnswerLost, ProviderBroke, ProviderRefused
 from holdfast.events import AnySettlement, Completed, Finish, LegStarted, Outlet, Text, ToolCall, ToolDelta, put
-from holdfast.server.sources.breaks.legs import MOST_LEGS, SILENCE
+from holdfast.server.sources.breaks.legs import MOST_LEGS
 from holdfast.upstreams import ChatRequest
 
 from .checker import RunCheck
@@ -200,7 +200,7 @@ class StoryCheck(RunCheck):
         if source is None or not source.cancels or idle is None or self._was_taken_over(source):
             return ""
         began = source.last_yield
-        short = began is not None and source.cancels[0][1] - began < SILENCE * idle - 1e-6
+        short = began is not None and source.cancels[0][1] - began < idle - 1e-6
         return "and its source was not silent" if short else ""
 
     def _stopped(self, settlement: Any) -> str:

@@ -24,8 +24,6 @@ from typing import NamedTuple
 
 PRELOADED = (
     "holdfast.cli.serve",
-    "holdfast.upstreams.anthropic.provider",
-    "holdfast.upstreams.gemini.provider",
     "holdfast.upstreams.openai.provider",
     "holdfast.upstreams.scripted",
     "uvicorn.lifespan.on",

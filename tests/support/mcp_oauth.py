@@ -30,6 +30,8 @@ class OauthLab:
         self.refreshes: list[str] = []
         self.revoked: list[str] = []
         self.asked: list[str] = []
+        self.client = ""
+        """The only client that gets tokens, and how it has to prove that: `client_secret_basic id:secret`."""
         self._valid: set[str] = set()
         self._refresh: set[str] = set()
         self._codes: dict[str, dict[str, str]] = {}
@@ -106,6 +108,8 @@ class OauthLab:
 
     async def _token(self, request: Request) -> Response:
         form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        if not self._is_client(request, form):
+            return JSONResponse({"error": "invalid_client"}, status_code=401)
         if form["grant_type"] == "refresh_token":
             token = form["refresh_token"]
             self.refreshes.append(token)
@@ -120,6 +124,13 @@ class OauthLab:
         lasting = {"expires_in": self.lasts, "token_type": "Bearer"}
         return JSONResponse({"access_token": access, "refresh_token": refresh, **lasting})
 
+    def _is_client(self, request: Request, form: dict[str, str]) -> bool:
+        given = request.headers.get("authorization", "").removeprefix("Basic ")
+        pair = f"client_secret_basic {base64.b64decode(given).decode()}" if given else ""
+        if "client_secret" in form:
+            pair += f"client_secret_post {form['client_id']}:{form['client_secret']}"
+        return pair == self.client
+
     def _is_proven(self, form: dict[str, str]) -> bool:
         asked = self._codes.pop(form["code"], None)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).rstrip(b"=")
@@ -132,7 +143,10 @@ class OauthLab:
         )
 
     async def _revoke(self, request: Request) -> Response:
-        token = parse_qs((await request.body()).decode())["token"][0]
+        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        if not self._is_client(request, form):
+            return JSONResponse({"error": "invalid_client"}, status_code=401)
+        token = form["token"]
         self.revoked.append(token)
         self._valid.discard(token)
         self._refresh.discard(token)

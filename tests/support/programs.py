@@ -87,12 +87,12 @@ CURL = Program("curl", ("curl",), "curl as a client")
 JQ = Program("jq", ("jq",), "the calls of the API in the documents")
 PROMETHEUS = Program("prometheus", ("prometheus",), "the dashboard and the alert rules")
 """Its `promtool` is beside it."""
-LIBGOMP = Program("libgomp", (), "the embedded model")
-"""A library that the embedded model's package needs and does not bring. A small system does not have it."""
+LIBGOMP = Program("libgomp", (), "the built-in model")
+"""A library that the built-in model's package needs and does not bring. A small system does not have it."""
 
 
-def missing_for_the_embedded_model() -> str:
-    """Return why the embedded model cannot run here; nothing if it can."""
+def missing_for_the_built_in_model() -> str:
+    """Return why the built-in model cannot run here; nothing if it can."""
     if importlib.util.find_spec("xllamacpp") is None:
         return "the extra is not installed: `make setup` installs it"
     return "" if _libgomp() else "there is no libgomp, and `make setup-dev` could not install it"

@@ -44,6 +44,9 @@ class PushService:
     def __init__(self) -> None:
         self.statuses: dict[str, list[int]] = {}
         self.arrived: asyncio.Queue[Pushed] = asyncio.Queue()
+        self.answers = asyncio.Event()
+        """Whether it answers. What it has taken in, it has taken in anyway."""
+        self.answers.set()
         self._browsers: dict[str, tuple[ec.EllipticCurvePrivateKey, bytes]] = {}
         self.app = Starlette(routes=[Route("/push/{name}", self._take, methods=["POST"])])
 
@@ -63,6 +66,7 @@ class PushService:
         claims = _claims(request.headers["authorization"])
         pushed = Pushed(name, self._read(name, await request.body()), dict(request.headers), claims)
         self.arrived.put_nowait(pushed)
+        await self.answers.wait()
         statuses = self.statuses.get(name, [201])
         return Response(status_code=statuses.pop(0) if len(statuses) > 1 else statuses[0])
 

@@ -59,7 +59,7 @@ class TwoNodes:
         return await self.here.find(token.encode())
 
     async def disable(self, account):
-        async def disabled(body):
+        def disabled(body):
             return replace(body, is_disabled=True)
 
         await self.other.accounts.change(account, disabled)
@@ -279,11 +279,11 @@ class BothLook(MemoryStore):
         return found
 
 
-async def _demoted(account):
+def _demoted(account):
     return replace(account, role="member")
 
 
-async def _disabled(account):
+def _disabled(account):
     return replace(account, is_disabled=True)
 
 

@@ -166,8 +166,8 @@ def test_a_silent_server_delays_the_start_by_no_more_than_the_limit(nobody):
         assert time.monotonic() - began < SOON
 
 
-def test_what_is_found_stands_between_the_keys_and_the_embedded_model(nobody, tmp_path, monkeypatch):
-    """A key was given on purpose, and the embedded model is for those who have nothing else."""
+def test_what_is_found_stands_between_the_keys_and_the_built_in_model(nobody, tmp_path, monkeypatch):
+    """A key was given on purpose, and the built-in model is for those who have nothing else."""
     monkeypatch.chdir(tmp_path)
     with answering(OLLAMA) as address:
         settings = load_and_look({}, {**nobody, "OLLAMA_HOST": address, "GROQ_API_KEY": "k"}, within=PATIENT)

@@ -93,6 +93,7 @@ class Callable:
         (lambda: ["a", "b"], "not a list"),
         (lambda: "a", "not a str"),
         (lambda: None, "not a NoneType"),
+        (lambda: 1, "not an int"),
         (lambda: iter("a"), "not a str_.*iterator"),
         (lambda: tale, r"tale was not called: pass tale\(…\)"),
         (lambda: forgets_the_outlet(), r"forgets_the_outlet\(\) is a coroutine: let forgets_the_outlet yield text"),
@@ -146,6 +147,16 @@ async def test_other_mistakes_of_a_start_are_refused_at_the_call():
                 await call
         with pytest.raises(RuntimeError, match="this engine has no store"):
             _ = engine.store
+        told = tale()
+        await (await engine.start(told)).settled()
+        with pytest.raises(TypeError, match=r"This one has ended: call tale\(…\) again"):
+            await engine.start(told)
+        shared = tale()
+        run, refused = await asyncio.gather(*(engine.start(shared) for _ in range(2)), return_exceptions=True)
+        assert "A run reads this one already: call tale(…) again" in str(refused)
+        assert (await run.settled()).text == "Once there was a fox."
+    with pytest.raises(TypeError, match="`limits` is a Limits, such as"):
+        Engine(limits={"runs": 3})
 
 
 # the life of an engine

@@ -343,12 +343,12 @@ def table() -> dict[str, dict[str, str]]:
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in PAGE.read_text(encoding="utf-8")
-        .partition("## How each settlement looks")[2]
+        .partition("## How each outcome looks")[2]
         .partition("\n## ")[0]
         .splitlines()
         if line.startswith("|")
     ]
-    assert ["wire", *COLUMNS] == rows[0]
+    assert ["API", *COLUMNS] == rows[0]
     return {
         re.sub(r"\[(.*?)\]\(.*?\)", r"\1", name): dict(zip(COLUMNS, cells, strict=True)) for name, *cells in rows[2:]
     }

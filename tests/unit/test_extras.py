@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import holdfast
+from holdfast.errors import how_to_install
 from tests.requirements import requirement
 from tests.support.waiting import LONG
 
@@ -91,7 +92,7 @@ def test_the_command_line_says_which_extra_it_needs(installed, arguments, missin
     """The command is installed with the engine: whoever types it must not get a traceback."""
     told = ran(COMMAND, *arguments, installed=installed, cwd=tmp_path)
 
-    needs = f"The command line needs {missing}, which is not installed: pip install 'holdfast[server]'\n"
+    needs = f"The command line needs {missing}, which is not installed: {how_to_install('server')}\n"
     assert (1, "", needs) == (told.returncode, told.stdout, told.stderr)
 
 
@@ -100,7 +101,7 @@ def test_the_server_says_which_extra_it_needs():
     """The name exists: only what it is made of is missing."""
     told = ran("from holdfast.server import create_app")
 
-    needs = "ImportError: holdfast.server needs starlette, which is not installed: pip install 'holdfast[server]'"
+    needs = f"ImportError: holdfast.server needs starlette, which is not installed: {how_to_install('server')}"
     assert needs == told.stderr.splitlines()[-1]
 
 

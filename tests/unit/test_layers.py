@@ -144,8 +144,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.features.accounts.people.passwords": {"argon2", "zxcvbn"},
     "server.features.accounts.factors.qr": {"segno"},
     "server.features.accounts.factors.webauthn": {"fido2"},
-    "server.features.accounts.oidc.id_tokens": {"msgspec", "joserfc"},
-    "server.features.accounts.oidc.provider": {"joserfc"},
+    "server.features.accounts.oidc.provider": {"msgspec", "joserfc"},
     "server.secrets.sealer": {"cryptography"},
     "server.features.notifications.web_push": {"cryptography", "msgspec"},
     "server.features.notifications.push": {"cryptography", "msgspec"},
@@ -154,7 +153,6 @@ THIRD_PARTY: dict[str, set[str]] = {
     "server.features.observe.metrics.prometheus": {"prometheus_client"},
     "server.features.observe.traces.attributes": {"msgspec", "opentelemetry"},
     "server.features.observe.traces.calls": {"opentelemetry"},
-    "server.features.observe.traces.exporting": {"opentelemetry"},
     "server.features.observe.traces.otel": {"opentelemetry", "starlette"},
     "server.features.observe.traces.requests": {"opentelemetry", "starlette"},
     "server.features.observe.traces.traced_store": {"msgspec", "opentelemetry"},
@@ -173,7 +171,8 @@ THIRD_PARTY: dict[str, set[str]] = {
 }
 
 RARE = {
-    *("asyncpg", "cryptography", "fido2", "joserfc", "jsonschema", "mcp", "opentelemetry", "prometheus_client"),
+    *("argon2", "asyncpg", "backports", "cryptography", "fido2", "joserfc", "jsonschema", "mcp", "opentelemetry"),
+    *("prometheus_client", "websockets"),
     *("prompt_toolkit", "pypdfium2", "rich", "segno", "xllamacpp", "zxcvbn"),
 }
 """Packages that most servers never use. `importlib.import_module` loads one, or our module, when it is needed."""

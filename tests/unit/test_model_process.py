@@ -1,4 +1,4 @@
-"""The embedded model's process, played by a server of a few lines: when a request is repeated, and when not."""
+"""The built-in model's process, played by a server of a few lines: when a request is repeated, and when not."""
 
 import asyncio
 import socket

@@ -6,6 +6,7 @@ from itertools import count, islice
 import pytest
 from msgspec.structs import replace
 
+from holdfast.errors import AccessEnded, SessionNotFound
 from holdfast.server.features.schedules.model import (
     MOST_HISTORY,
     MOST_MADE_UP,
@@ -155,3 +156,16 @@ def test_the_history_is_bounded_and_keeps_what_has_no_result():
         after = after.with_result(replace(newest, state="started", run_id=f"run_{minute}"), after.turn)
     assert 60.0 == after.history[0].at
     assert MOST_HISTORY + 1 == len(after.history)
+
+
+@requirement("schedules.rights")
+def test_a_schedule_whose_owner_has_lost_all_access_pauses_at_the_first_refusal():
+    """One of a deleted person would be refused at each time, for ever. What lacks something else goes on."""
+    plan = Plan(name="Report", prompt="Go", when=EveryInterval(seconds=60))
+    due = decided(Schedule(plan=plan, since=0.0, cursor=0.0), 60.0, iter(("ses_1", "ses_2")).__next__)
+    [one] = due.begun()
+    for error, is_paused in ((AccessEnded(), True), (SessionNotFound("ses_9"), False)):
+        after = due.with_result(replace(one, state="refused", error=error.info()), due.turn)
+        assert is_paused == after.is_paused
+        assert (None if is_paused else 120.0) == after.next_at()
+        assert [error.code] == [each.error.code for each in after.history if each.error]

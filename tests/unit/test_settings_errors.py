@@ -18,9 +18,9 @@ def refused(tmp_path, text: str = "", environ: dict[str, str] | None = None, **f
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"HOLDFAST_PORT": "http"}, "HOLDFAST_PORT must be a number."),
+        ({"HOLDFAST_PORT": "http"}, "HOLDFAST_PORT must be a number without a unit, such as 8787."),
         ({"HOLDFAST_PORT": "70000"}, "HOLDFAST_PORT must be at most 65535."),
-        ({"HOLDFAST_GRACE": "long"}, "HOLDFAST_GRACE must be a number."),
+        ({"HOLDFAST_GRACE": "long"}, "HOLDFAST_GRACE must be a number without a unit, such as 1."),
         ({"HOLDFAST_OFFLINE": "maybe"}, "HOLDFAST_OFFLINE must be true or false."),
         ({"HOLDFAST_HEAD_TIMEOUT": "-1"}, "HOLDFAST_HEAD_TIMEOUT must be at least 0."),
         ({"HOLDFAST_LOG_LEVEL": "loud"}, "HOLDFAST_LOG_LEVEL must be debug, error, info or warning."),
@@ -37,7 +37,7 @@ def test_a_variable_with_a_wrong_value_is_named_with_what_it_must_be(tmp_path, v
     [
         ("prot = 1", "Unknown setting 'prot' in FILE. Did you mean 'port'?"),
         ("zebra = 1", "Unknown setting 'zebra' in FILE."),
-        ('port = "x"', "port in FILE must be a number."),
+        ('deadline = "1h"', "deadline in FILE must be a number without a unit, such as 3600."),
         ('[fallbacks]\n"up/a" = 5', "Each value of [fallbacks] in FILE must be a string."),
         ('[[agents]]\nname = "a"', "[[agents]] number 1 in FILE has no 'model', which it needs."),
         (
@@ -90,6 +90,13 @@ def test_an_unknown_dialect_is_refused_with_those_that_there_are(tmp_path):
 
     assert told.startswith("Provider 'a' in FILE: unknown dialect 'klingon'. Use one of ")
     assert "openai" in told
+
+
+def test_one_port_for_clients_and_for_metrics_is_refused(tmp_path):
+    """Both can be bound; the server then ended with a bad file descriptor."""
+    told = refused(tmp_path, "port = 9464\nmetrics_port = 9464")
+
+    assert told.startswith("The settings `port` and `metrics_port` are both 9464.")
 
 
 @requirement("safe.wrong-keys")

@@ -49,18 +49,22 @@ self.addEventListener("fetch", (event) => {
   );
 });
 
-self.addEventListener("push", (event) => {
-  const { type, session, language, title, text } = event.data.json();
+self.addEventListener("push", (event) => event.waitUntil(tell(event.data.json())));
+
+/** Show what the server tells of a chat, in the place of what it has told before. A repeated message makes no sound. */
+async function tell({ id, type, session, language, title, text }) {
   const what = (WORDS[language] ?? WORDS.en)[type] ?? "Holdfast";
   const body = title ? [what, text].filter(Boolean).join("\n") : "Holdfast";
   const dir = language === "ar" ? "rtl" : "auto";
-  const options = { body, dir, lang: language, tag: session, data: session, icon: "/icon-192.png" };
-  event.waitUntil(self.registration.showNotification(title || what, options));
-});
+  const [before] = await self.registration.getNotifications({ tag: session });
+  const renotify = before?.data !== id;
+  const options = { body, dir, lang: language, tag: session, renotify, data: id, icon: "/icon-192.png" };
+  await self.registration.showNotification(title || what, options);
+}
 
 self.addEventListener("notificationclick", (event) => {
   event.notification.close();
-  event.waitUntil(show(`/s/${encodeURIComponent(event.notification.data)}`));
+  event.waitUntil(show(`/s/${encodeURIComponent(event.notification.tag)}`));
 });
 
 /** Show a chat: in the window that shows it already, else in a new one. What another window shows stays. */

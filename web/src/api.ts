@@ -136,6 +136,12 @@ function unexplained(response: Response): ErrorInfo {
   return { message: t().serverError(response.status), type: "server_error", code: "unknown", param: null, help: null };
 }
 
+/** Wait for so many milliseconds, and for as long as the server cannot be reached. */
+export async function reachable(pause: number): Promise<void> {
+  do await new Promise((resolve) => setTimeout(resolve, pause));
+  while (isAway.value);
+}
+
 /** Try until the server has answered: with an idempotency key a start that was heard twice happens once. */
 async function insist<T>(path: string, body: unknown): Promise<T> {
   const headers = { "idempotency-key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` };
@@ -144,20 +150,9 @@ async function insist<T>(path: string, body: unknown): Promise<T> {
       return await call<T>("POST", path, { body, headers });
     } catch (error) {
       if (!(error instanceof Unreachable) || attempt === 3) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** attempt));
+      await reachable(500 * 2 ** attempt);
     }
   }
-}
-
-/** A tool that may be called without asking: in one chat, or always. */
-export interface Grant {
-  id: string;
-  agent: string;
-  tool: string;
-  session_id: string | null;
-  /** Only calls that begin so; empty for all. */
-  beginning: string;
-  created_at: string;
 }
 
 export type IfBusy = "reject" | "queue" | "interrupt";
@@ -232,7 +227,6 @@ export const api = {
       body: { sessions },
       keepalive,
     }),
-  importSession: (body: unknown) => call<Session>("POST", "/api/sessions/import", { body }),
 
   start: (id: string, input: Content, options: StartOptions = {}) =>
     insist<Run>(`/api/sessions/${id}/runs`, { input, ...options }),
@@ -251,8 +245,6 @@ export const api = {
   run: (id: string) => call<Run>("GET", `/api/runs/${id}`),
   runs: (query: { session_id?: string; status?: string; outcome?: string; limit?: string; before?: string } = {}) =>
     call<{ runs: ListedRun[]; next: string | null }>("GET", `/api/runs?${new URLSearchParams(query)}`),
-  grants: () => call<{ grants: Grant[] }>("GET", "/api/grants"),
-  revoke: (grant: string) => call<void>("DELETE", `/api/grants/${grant}`),
   steer: (runId: string, input: string) => call<Run>("POST", `/api/runs/${runId}/steer`, { body: { input } }),
   stop: (runId: string) => call<Run>("POST", `/api/runs/${runId}/stop`),
 };

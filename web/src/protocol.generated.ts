@@ -484,6 +484,7 @@ export interface Pane {
   run_id: string | null;
   settlement: Settlement | null;
   status: "running" | "settled" | "waiting";
+  steps: Step[];
   text: string;
 }
 
@@ -498,7 +499,6 @@ export interface ComparisonHead {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
-  linger: number;
   order: "parallel" | "sequential";
   revealed: boolean;
   settled_at: string | null;
@@ -514,7 +514,6 @@ export interface ListedComparison {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
-  linger: number;
   order: "parallel" | "sequential";
   panes: ListedPane[];
   prompt: string;
@@ -547,7 +546,6 @@ export interface Comparison {
   id: string;
   kind: string;
   lifetime: "attached" | "detached";
-  linger: number;
   order: "parallel" | "sequential";
   panes: Pane[];
   params: Record<string, unknown>;

@@ -41,7 +41,7 @@ export interface Model {
   id: string;
   provider: string;
   name: string;
-  /** For trying things out: scripted answers, or the tiny embedded model. */
+  /** For trying things out: scripted answers, or the tiny built-in model. */
   demo: boolean;
   /** It runs on a machine of the operator, and may read a long prompt for minutes. */
   local: boolean;

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { grouped } from "../src/state/dates";
+import { locale, moment } from "../src/words/count";
 import { viewOf } from "./samples";
 
 const NOW = new Date(2026, 4, 20, 15, 30);
@@ -30,4 +31,15 @@ test("pinned sessions are a group of their own, and each group keeps its order",
     ["Pinned", [pinned]],
     ["Today", [one, two]],
   ]);
+});
+
+test("a date in Arabic is kept apart from what stands beside it, and other dates need no marks", () => {
+  const told = (tag: string) => {
+    locale.value = tag;
+    return moment("2026-11-19T08:27:36Z");
+  };
+
+  expect(told("ar")).toMatch(/^\u2068.*2026.*\u2069$/);
+  expect(told("de")).not.toMatch(/[\u2068\u2069]/);
+  locale.value = "en";
 });

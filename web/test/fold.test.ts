@@ -14,6 +14,11 @@ describe("details", () => {
     ]);
   });
 
+  test("all of it in one line is folded too", () => {
+    const [fold] = folded(new Blocks().finish("<details><summary>More</summary>words</details>"));
+    expect(fold).toMatchObject({ summary: "More", tokens: [{ type: "paragraph", tokens: [{ text: "words" }] }] });
+  });
+
   test("an opening tag without a closing one, or with attributes, stays text", () => {
     expect(parts("<details>\n\nText")).toContain("html");
     expect(parts("<details ontoggle=x()>\n\nText\n\n</details>")).toContain("html");

@@ -42,6 +42,7 @@ from ..log.usage_meter import UsageMeter, summed
 from ..pricing import Price, cost
 from ..prompt import calls_in
 from ..prompt.openai_shape import openai_thoughts, turns_of
+from ..silence import ModelAsked
 from .approvals import Desk, Grants, NoGrants, Nowhere, Place
 from .calls import Calls, as_object, is_internal
 from .files import Files
@@ -313,6 +314,8 @@ class Work:
 
     def _noted(self, item: Yielded, answer: _Answer) -> Yielded | None:
         """Record an event of the model. Return the event to emit, or None if it is not visible."""
+        if isinstance(item, ModelAsked):
+            return item  # for the engine alone: it is not stored
         item = storable(item)
         if isinstance(item, (Text, Reasoning)):
             self.meter.hear(item)

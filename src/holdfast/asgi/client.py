@@ -20,6 +20,8 @@ Watch = Callable[[Callable[[], None]], Callable[[], object]]
 """Registers a callback for changes, and returns the function that removes it."""
 CONNECTION = "holdfast.connection"
 """The key of the connection in a request's scope, set by our server."""
+HEADERS = "holdfast.headers"
+"""The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
 
 
 class ClientConnection(Protocol):

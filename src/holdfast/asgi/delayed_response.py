@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -36,5 +37,5 @@ class DelayedResponse(ABC):
         """Handle that the client has left before the end. A cancel does not interrupt it."""
 
     @abstractmethod
-    async def response(self) -> ASGIApp:
+    def response(self) -> Awaitable[ASGIApp]:
         """Return the response."""

@@ -55,6 +55,10 @@ class EventStream(Response):
     returns, in the format of the wire, or it is cut off: no client takes it for complete.
     """
 
+    status_code = 200
+    body = b""
+    background = None
+
     def __init__(
         self,
         frames: Frames,
@@ -70,7 +74,6 @@ class EventStream(Response):
         sign_of_life: bytes | Callable[[], bytes] = sse.HEARTBEAT,
         send_timeout: float = 30.0,
     ) -> None:
-        super().__init__()
         # configuration
         self._frames = frames
         self._closing = closing or Closing()

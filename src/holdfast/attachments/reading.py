@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ from .pdf import Pdfs
 __all__ = ["Inspected", "Reader", "Takes", "has_drawn", "has_files", "shown_again", "wrapped"]
 
 _TAG = "file"
+_TEXT = {str}
+_content = methodcaller("get", "content", "")
 _CHARACTERS_OF_A_TOKEN = 4
 _PAGE_SEEN = 1500
 """About how many tokens the picture of a page has."""
@@ -146,7 +149,7 @@ READ_AS = "read_as"
 
 def have_only_texts(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether all messages are plain text, as most are: then there are no files to look for."""
-    return not [1 for message in messages if "content" in message and type(message["content"]) is not str]
+    return _TEXT.issuperset(map(type, map(_content, messages)))
 
 
 def has_files(messages: Sequence[Mapping[str, Any]]) -> bool:

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pathlib
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from typing import IO, Any
@@ -30,7 +31,7 @@ from ..server.kit.http.local_socket import is_private, short_path
 from ..server.live.live_settings import without_secrets
 from ..upstreams import MODELS_HINT
 from ..upstreams.sse import SSEDecoder
-from .commands import one_line_errors, settings_file_in_use, settings_options
+from .commands import settings_file_in_use, settings_options
 
 CALL_SECONDS = 60.0
 """Timeout of a call in seconds. Streams have none."""
@@ -229,18 +230,18 @@ async def connect(url: str | None, data: str | None, config: str | None, *, own:
             yield Api(stack.enter_context(through(folder)), "the server of this command")
 
 
-def calls_api(command: Callable[..., Coroutine[Any, Any, None]], *, own: bool = True) -> Callable[..., None]:
-    """Give a command the options that choose a server, and the API of that server as its first argument."""
+def calls_api(command: Callable[..., Coroutine[Any, Any, int | None]], *, own: bool = True) -> Callable[..., None]:
+    """Give a command the options that choose a server, and its API as first argument. It may return an exit code."""
 
     @settings_options
-    @one_line_errors
     @functools.wraps(command)
     def run(url: str | None, data: str | None, config: str | None, **what: Any) -> None:
-        async def called() -> None:
+        async def called() -> int | None:
             async with connect(url, data, config, own=own) as api:
-                await command(api, **what)
+                return await command(api, **what)
 
-        asyncio.run(called())
+        if code := asyncio.run(called()):
+            sys.exit(code)
 
     return run
 

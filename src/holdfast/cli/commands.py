@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
+import secrets
+import shutil
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import click
@@ -16,6 +19,12 @@ import msgspec
 from ..error_help import ERRORS
 from ..errors import HoldfastError
 from ..server.config.settings_file import Choice, choose
+
+
+class Port(click.IntRange):
+    """The number of a port."""
+
+    name = "port"
 
 
 def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +58,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the server or the data folder."""
+    """Add the options that choose the server or the data folder. Expected errors are shown in one line."""
+    command = one_line_errors(command)
     for option in (
         click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml)."),
         click.option("--data", type=click.Path(), help="Data folder."),
@@ -69,12 +79,44 @@ def read_json(file: IO[bytes]) -> Any:
         raise click.ClickException(f"{file.name} is not JSON: {error}") from None
 
 
+@contextlib.contextmanager
+def whole_file(file: pathlib.Path, *, is_new: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a file that gets its name once all of it is on the disk. If not, whatever had the name stays as it was.
+
+    With `is_new` nothing may have the name, and only this user can read the file.
+    """
+    if is_new:
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise click.ClickException(f"{file} exists already. Choose another name.") from None
+    elif file.exists() and not file.is_file():  # a terminal or a pipe
+        with file.open("wb") as output:
+            yield output
+        return
+    file = file.resolve()
+    part, mode = file.with_name(f".holdfast-{secrets.token_hex(8)}.part"), 0o600 if file.exists() else 0o666
+    try:
+        with open(part, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as output:
+            if file.exists():
+                shutil.copymode(file, part)
+            yield output
+            output.flush()
+            os.fsync(output.fileno())
+        part.replace(file)
+    except BaseException:
+        for made in (part, file) if is_new else (part,):
+            made.unlink(missing_ok=True)
+        raise
+
+
 def write_text(text: str, file: pathlib.Path | None) -> None:
     """Write a text to a file, or print it."""
     if file is None:
         sys.stdout.write(text)
-    else:
-        file.write_text(text, encoding="utf-8")
+        return
+    with whole_file(file) as output:
+        output.write(text.encode())
 
 
 def settings_file_in_use(config: str | None, *, here: bool = False, also_unused: bool = True) -> Choice:

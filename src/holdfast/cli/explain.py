@@ -6,8 +6,7 @@ import difflib
 
 import click
 
-from ..error_help import ERRORS
-from ..error_help.notices import NOTICES
+from ..error_help import ERRORS, NOTICES
 from ..error_help.page import error_list_text, error_text
 
 

@@ -1,4 +1,4 @@
-"""The download of the embedded model's weights, with a progress bar."""
+"""The download of the built-in model's weights, with a progress bar."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def fetch(model: Local) -> None:
     """Download the weights and show the progress."""
     try:
         with Progress(*Progress.get_default_columns(), DownloadColumn(), console=show.err, transient=True) as bar:
-            task = bar.add_task("Downloading the embedded model", total=None)
+            task = bar.add_task("Downloading the built-in model", total=None)
             fetch_now(model.folder, lambda done, total: bar.update(task, completed=done, total=total))
-        show.err.print("Embedded model ready.")
+        show.err.print("Built-in model ready.")
     except HoldfastError as error:
-        show.err.print(f"Could not download the embedded model: {error}", markup=False)
+        show.err.print(f"Could not download the built-in model: {error}", markup=False)

@@ -54,7 +54,7 @@ COLOURS = {"pass": "green", "fail": "red", "not promised": "dim", "not judged": 
 @click.option(
     "--samples", type=click.IntRange(1, 1000), default=10, show_default=True, help="Measurements for each latency."
 )
-@click.option("--patience", type=float, default=20.0, show_default=True, help="Time limit for an answer, in seconds.")
+@click.option("--patience", type=float, default=20.0, show_default=True, help="Time limit for a response, in seconds.")
 @click.option(
     "--silence",
     type=float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import gc
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,19 +34,14 @@ class HelpText(click.HelpFormatter):
 class LazyGroup(click.Group):
     """A group of commands in separate modules: for each name `module:command` and a description."""
 
-    def __init__(
-        self,
-        *args: Any,
-        commands_at: Mapping[str, tuple[str, str]],
-        sections: Mapping[str, Sequence[str]],
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._commands_at, self._sections = commands_at, sections
+        self._sections = sections
+        self._commands_at = {name: at for section in sections.values() for name, at in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of their sections."""
-        return [name for names in self._sections.values() for name in names]
+        return [*self._commands_at]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
@@ -62,15 +57,16 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that was typed; for one that does not exist, an error that names the nearest."""
         if args and args[0] not in self._commands_at and not args[0].startswith("-") and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], [*self._commands_at], 1)
+            known = [*self._commands_at, "--help", "--version"]
+            near = difflib.get_close_matches(args[0], known, 1)
             ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description of each command, by section."""
-        for title, names in self._sections.items():
+        for title, commands in self._sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self._commands_at[name][1]) for name in names])
+                formatter.write_dl([(name, does) for name, (_, does) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options with this prefix."""

@@ -41,7 +41,7 @@ from ..server.running.cluster import peers_socket
 from ..store.folder import check_folder, make_folder
 from ..store.opening import disconnect, open_store
 from ..upstreams.local.provider import Local
-from .commands import one_line_errors, settings_file_in_use
+from .commands import Port, one_line_errors, settings_file_in_use
 from .log_format import ServerLog, check_loggers
 from .supervisor import NodeLink, NodeMain, Supervisor
 
@@ -62,7 +62,7 @@ class Start:
 
 @click.command()
 @click.option("--host", help="Address to listen on (127.0.0.1). Anything but loopback requires an API key or accounts.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (8787); 0 for any free port.")
+@click.option("--port", type=Port(0, 65535), help="Port to listen on (8787); 0 for any free port.")
 @click.option("--tls-cert", type=click.Path(), help="PEM file with the certificate: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(), help="PEM file with the private key of the certificate.")
 @click.option("--data", type=click.Path(), help="Data folder.")
@@ -75,7 +75,7 @@ class Start:
 def serve(config: str | None, agents: tuple[str, ...], nodes: int | None, **flags: Any) -> None:
     """Start the server.
 
-    The OpenAI-compatible API is under /v1, the native one under /api, the browser UI at /.
+    The OpenAI-compatible API is under /v1, the native one under /api, the page at /.
 
     Every setting can also be set as HOLDFAST_<NAME> or in the settings file: --config, else
     ~/.config/holdfast/holdfast.toml, else holdfast.toml in the current folder if only you can write there.
@@ -283,7 +283,7 @@ def _see_to_all_weights(server: HoldfastServer) -> None:
 
 
 def _see_to_weights(model: Local) -> None:
-    """Download the weights of the embedded model while the server already answers, or print how to get them."""
+    """Download the weights of the built-in model while the server already answers, or print how to get them."""
     if why_not := model.why_not():
         click.echo(why_not, err=True)
     elif model.lacks_weights():

@@ -7,7 +7,8 @@ a narrow terminal the less important columns go to a second line. A pipe gets a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -35,14 +36,30 @@ class TableCell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column. `is_text` is cut to what fits; `can_wait` goes to a second line on a narrow terminal; `is_piped` is for
-    pipes only.
+    """A column, and what it shows of an item: the field of that name, another field, or the result of a function.
+
+    `is_text` is cut to what fits; `is_id` is shortened; `can_wait` goes to a second line on a narrow terminal;
+    `is_piped` is for pipes only.
     """
 
     name: str
+    of: str | Callable[[Any], Any] = ""
     is_text: bool = False
     can_wait: bool = False
     is_piped: bool = False
+    is_id: bool = False
+
+    def cells(self, items: Sequence[Any]) -> Iterable[TableCell]:
+        """Return what the column shows of some items."""
+        shown = self.of if callable(self.of) else itemgetter(self.of or self.name)
+        values = [shown(each) for each in items]
+        return short_ids(values) if self.is_id else map(self._cell, values)
+
+    def _cell(self, value: Any) -> TableCell:
+        if isinstance(value, TableCell):
+            return value
+        text = "" if value is None else str(value)
+        return prose(text) if self.is_text else TableCell(text)
 
 
 def when(moment: str | None) -> TableCell:
@@ -70,12 +87,16 @@ def short_ids(ids: Sequence[str]) -> list[TableCell]:
     return [TableCell(id[:length], piped=id) for id in ids]
 
 
-def print_list(columns: Sequence[Column], rows: Iterable[Sequence[TableCell | str]], *, json: Any = None) -> None:
-    """Print rows; or `json`, if given."""
-    if json is not None:
-        sys.stdout.write(show.as_json(json))
+def print_list(
+    columns: Sequence[Column], items: Sequence[Any], as_json: bool = False, *, empty: str = "", json: Any = None
+) -> None:
+    """Print items, a row for each; or the JSON of them, or of `json` if that is given. `empty` is noted without any."""
+    if not items and empty:
+        show.note(empty)
+    if as_json:
+        sys.stdout.write(show.as_json(items if json is None else json))
         return
-    cells = [[TableCell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    cells = list(zip(*(column.cells(items) for column in columns), strict=True))
     if not show.is_terminal():
         _print_tabs(columns, cells)
     elif cells:

@@ -82,8 +82,6 @@ class NewComparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     """Seconds that each pane may take."""
     lifetime: Literal["attached", "detached"] = "attached"
-    linger: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.0
-    """Seconds for which attached panes continue without anyone who follows them."""
 
 
 class NextTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,18 +120,16 @@ class Continue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _THERE = {404: "no such comparison or pane"}
-_BAD = {400: "bad input", 413: "too large", **_THERE}
+
 _ROUND = {
     200: "the comparison, or its events",
     202: "the comparison, which is running",
     409: "not now",
     429: "too many runs",
     503: "the server is ending",
-    **_BAD,
+    **_THERE,
 }
 _ONE = "/api/comparisons/{comparison_id}"
-
-_SHOWN = {200: "the comparison", **_THERE}
 
 
 class ComparisonsApi(Feature):
@@ -197,7 +193,6 @@ class ComparisonsApi(Feature):
             kind=wanted.kind,
             timeout=wanted.timeout,
             lifetime=wanted.lifetime,
-            linger=wanted.linger,
             created_at=self._engine.now(),
             key=key_id,
             payer=self._budgets.payer(request),
@@ -283,7 +278,7 @@ class ComparisonsApi(Feature):
         frames = RoundFrames(going_on, self._rounds.shown)
         return self._streams.stream(frames, farewell=sse.farewell(1000), on_leave=going_on.left)
 
-    @Endpoint("POST", f"{_ONE}/stop", who=CHAT, stores=False, answers=_SHOWN)
+    @Endpoint("POST", f"{_ONE}/stop", who=CHAT, stores=False, answers=_THERE)
     async def stop_comparison(self, request: Request) -> ASGIApp:
         """Stop every pane, including those that have not begun, and the synthesis."""
         kept = await self._own(request)
@@ -295,7 +290,7 @@ class ComparisonsApi(Feature):
         f"{_ONE}/synthesis",
         who=CHAT,
         takes=NewSynthesis,
-        answers={202: "the comparison", 409: "not now, or too few answers", 429: "no room", 503: "no room", **_BAD},
+        answers={202: "the comparison", 409: "not now, or too few answers", 429: "no room", 503: "no room", **_THERE},
     )
     async def synthesize(self, request: Request) -> ASGIApp:
         """Let a model make one answer of those of the panes that have completed: a run, which goes on by itself."""
@@ -308,7 +303,7 @@ class ComparisonsApi(Feature):
                 kept = await self._syntheses.begin(kept, allowed)
         return json_of(await self._rounds.shown(kept), status_code=202)
 
-    @Endpoint("POST", f"{_ONE}/detach", who=CHAT, stores=False, answers=_SHOWN)
+    @Endpoint("POST", f"{_ONE}/detach", who=CHAT, stores=False, answers=_THERE)
     async def detach_comparison(self, request: Request) -> ASGIApp:
         """Let the panes continue when their client leaves."""
         return await self._changed(await self._own(request), detached)
@@ -325,7 +320,6 @@ class ComparisonsApi(Feature):
             "kind": "only those of this kind",
             "query": "words in their prompts",
         },
-        answers={200: "comparisons without their texts", 400: "a bad query"},
     )
     async def list_comparisons(self, request: Request) -> ASGIApp:
         """List comparisons without their texts, the newest first: all, or those whose prompts have some words."""
@@ -340,7 +334,7 @@ class ComparisonsApi(Feature):
             last = page[-1].id
         return json_of({"data": found[:limit], "has_more": len(found) > limit})
 
-    @Endpoint("GET", _ONE, who=READ, answers=_SHOWN)
+    @Endpoint("GET", _ONE, who=READ, answers=_THERE)
     async def get_comparison(self, request: Request) -> ASGIApp:
         """Return a comparison with the texts of its panes so far."""
         return json_of(await self._rounds.shown(await self._own(request)))
@@ -359,7 +353,7 @@ class ComparisonsApi(Feature):
             return NoContent()  # on 204 an EventSource stops reconnecting
         return self._events(Audience(self._rounds, kept))
 
-    @Endpoint("DELETE", _ONE, who=CHAT, audit="comparison.delete", answers={204: "deleted", **_THERE})
+    @Endpoint("DELETE", _ONE, who=CHAT, audit="comparison.delete", answers=_THERE)
     async def delete_comparison(self, request: Request) -> ASGIApp:
         """Stop a comparison's panes and delete it, its vote included."""
         kept = await self._own(request)
@@ -372,7 +366,7 @@ class ComparisonsApi(Feature):
 
     # Voting.
 
-    @Endpoint("POST", f"{_ONE}/vote", who=CHAT, takes=Ballot, answers={200: "the comparison", 409: "not now", **_BAD})
+    @Endpoint("POST", f"{_ONE}/vote", who=CHAT, takes=Ballot, answers={409: "not now", **_THERE})
     async def vote(self, request: Request) -> ASGIApp:
         """Save the only vote, and reveal the models."""
         kept = await self._own(request)
@@ -380,7 +374,7 @@ class ComparisonsApi(Feature):
         at = self._engine.now()
         return await self._changed(kept, lambda now: voted(now, winner, at))
 
-    @Endpoint("POST", f"{_ONE}/reveal", who=CHAT, stores=False, answers=_SHOWN)
+    @Endpoint("POST", f"{_ONE}/reveal", who=CHAT, stores=False, answers=_THERE)
     async def reveal(self, request: Request) -> ASGIApp:
         """Reveal the models without a vote."""
         at = self._engine.now()
@@ -401,7 +395,7 @@ class ComparisonsApi(Feature):
         f"{_ONE}/panes/{{n}}/continue",
         who=CHAT,
         takes=Continue,
-        answers={201: "the session", 409: "still blind", **_BAD},
+        answers={201: "the session", 409: "still blind", **_THERE},
     )
     async def continue_pane(self, request: Request) -> ASGIApp:
         """Continue a pane in a chat session."""

@@ -18,7 +18,7 @@ from ..runs.run import Run
 from ..server.kit.http.errors import json_of
 from ..watchers import Watchers
 from . import wire as wire
-from .model import Comparison, ComparisonNotFound, followed
+from .model import Comparison, ComparisonNotFound
 from .runs import Round, Rounds
 from .shapes import ComparisonJson
 
@@ -27,7 +27,7 @@ LOOK_AGAIN = 0.25
 
 
 class Audience:
-    """A reader of a round that another request began. Its disconnect stops nothing, unless the panes linger."""
+    """A reader of a round that another request began. Its disconnect stops nothing."""
 
     def __init__(self, rounds: Rounds, comparison: Comparison) -> None:
         self._rounds = rounds
@@ -85,7 +85,6 @@ class Audience:
         kept = self._comparison
         try:
             self._comparison = kept = await self._rounds.read(kept.id, kept.owner)
-            await self._tell_that_someone_follows(kept)
         except ComparisonNotFound:
             self._comparison = self._rounds.as_over(kept)
             return []
@@ -96,12 +95,6 @@ class Audience:
                     run = self._runs[pane.pane] = await self._rounds.engine.open(pane.latest.run_id)
                     unwatches.append(run.log.watch(self._watchers.notify))
         return unwatches
-
-    async def _tell_that_someone_follows(self, kept: Comparison) -> None:
-        """Let the node of the round know, while its panes would not linger for ever without it."""
-        now = self._rounds.engine.now()
-        if kept.status == "running" and kept.linger and kept.followed_until - now < kept.linger / 2:
-            await self._rounds.change(kept.id, kept.owner, lambda stored: followed(stored, now))
 
     async def left(self, by: StoppedBy) -> None:
         """Do nothing: the panes are attached to another connection."""

@@ -60,54 +60,41 @@ class ComparisonRunning(Conflict):
     """Panes are still answering."""
 
     code = "comparison_running"
-
-    def __init__(self) -> None:
-        super().__init__("Panes of this comparison are still answering. Wait for them, or stop them.")
+    message = "Panes of this comparison are still answering. Wait for them, or stop them."
 
 
 class AlreadyVoted(Conflict):
     """A vote is final."""
 
     code = "already_voted"
-
-    def __init__(self) -> None:
-        super().__init__("This comparison already has a vote, and a vote is final.")
+    message = "This comparison already has a vote, and a vote is final."
 
 
 class AlreadyRevealed(Conflict):
     """The models are revealed: a vote would not be blind."""
 
     code = "already_revealed"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The models of this blind comparison were revealed without a vote, so it accepts no vote any more."
-        )
+    message = "The models of this blind comparison were revealed without a vote, so it accepts no vote any more."
 
 
 class AlreadyDecided(Conflict):
     """The answers that were voted on cannot be changed."""
 
     code = "already_decided"
-
-    def __init__(self) -> None:
-        super().__init__("The vote was on these responses, so no pane can answer again. Start a new comparison.")
+    message = "The vote was on these responses, so no pane can answer again. Start a new comparison."
 
 
 class AllCompleted(Conflict):
     """There is no pane to run again."""
 
-    def __init__(self) -> None:
-        super().__init__("Every pane has completed. Reroll a single pane to get another response from it.")
+    message = "Every pane has completed. Reroll a single pane to get another response from it."
 
 
 class StillBlind(Conflict):
     """This would reveal the model of a pane."""
 
     code = "still_blind"
-
-    def __init__(self) -> None:
-        super().__init__("This comparison is still blind. Vote, or reveal its models, first.")
+    message = "This comparison is still blind. Vote, or reveal its models, first."
 
 
 class PaneCannotWin(Conflict):
@@ -198,10 +185,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     lifetime: Literal["attached", "detached"] = "attached"
     """Attached panes stop when the client leaves that began them. Detached ones continue."""
-    linger: float = 0.0
-    """Seconds for which attached panes continue without anyone who follows them: the length of a reload."""
-    followed_until: float = 0.0
-    """Until when a client follows the panes through another node, in Unix seconds."""
     status: Literal["running", "settled"] = "running"
     is_stopping: bool = False
     """True if another node has requested a stop. The node with the round reads this."""
@@ -275,11 +258,6 @@ def panes_to_rerun(comparison: Comparison) -> list[int]:
 def detached(comparison: Comparison) -> Comparison:
     """Let the panes continue without their client. Repeating it changes nothing."""
     return replace(comparison, lifetime="detached")
-
-
-def followed(comparison: Comparison, now: float) -> Comparison:
-    """Let panes that linger continue, because a client follows them through another node."""
-    return replace(comparison, followed_until=now + comparison.linger)
 
 
 def swapped(comparison: Comparison, pane: int, model: ModelName) -> Comparison:

@@ -23,9 +23,10 @@ from ..errors import (
     ShuttingDown,
     StoreUnavailable,
 )
-from ..events import StoppedBy
-from ..history import Message, Session, branch, reasoning_of, text_of
+from ..events import Settlement, StoppedBy
+from ..history import Message, Session, branch, text_of
 from ..ids import new_id
+from ..log.steps import AgentStep
 from ..nodes.jobs import Jobs, JobWork
 from ..pricing import Prices, cost
 from ..runs.admission import Places
@@ -98,26 +99,11 @@ class Round(JobWork):
         await self._over.wait()
 
     async def left(self, by: StoppedBy) -> None:
-        """Stop the panes, because their client has disconnected. Detached panes continue, and some linger."""
+        """Stop the panes, because their client has disconnected. Detached panes continue."""
         if self.comparison.lifetime == "attached":
             await self.take_changes()
         if self.comparison.lifetime == "attached":
-            if self.comparison.linger and by == "disconnect":
-                self._rounds.let_linger(self)
-            else:
-                await self.stop(by)
-
-    async def linger(self) -> None:
-        """Stop the panes once nobody has followed them for as long as they linger."""
-        clock = asyncio.get_running_loop().time
-        seen = clock()
-        while not self.is_over and self.comparison.lifetime == "attached":
-            if len(self._watchers) or self.comparison.followed_until > self._rounds.engine.now():
-                seen = clock()
-            if clock() - seen >= self.comparison.linger:
-                await self.stop("disconnect")
-            else:
-                await asyncio.sleep(min(self.comparison.linger, self.look_every))
+            await self.stop(by)
 
     async def lose(self) -> None:
         """Begin no more panes: another node has the round."""
@@ -136,7 +122,6 @@ class Round(JobWork):
                 self.comparison,
                 lifetime=kept.lifetime,
                 revealed_at=kept.revealed_at,
-                followed_until=kept.followed_until,
             )
         if stored is None or stored.body.is_stopping:
             self._rounds.stop_in_background(self)
@@ -271,15 +256,18 @@ def _user_message(prompt: PromptContent) -> Message:
     return Message(id=new_id("msg"), role="user", content=prompt)
 
 
+def _own_calls(message: Message) -> tuple[AgentStep, ...]:
+    """Return the calls that a model has left to the client, as a step."""
+    return (AgentStep(text_of(message.content), message.tool_calls),) if message.tool_calls else ()
+
+
 class ComparisonHalfMade(HoldfastError):
     """Another server has taken a request with the same key, and has not stored its comparison yet."""
 
     code = "comparison_half_made"
     status = 503
     retry_after = 2.0
-
-    def __init__(self) -> None:
-        super().__init__("Another server is storing the comparison with this key. Repeat the request.")
+    message = "Another server is storing the comparison with this key. Repeat the request."
 
 
 class Rounds:
@@ -318,10 +306,6 @@ class Rounds:
     def stop_in_background(self, going_on: Round) -> None:
         """Stop a round that was stopped through another node."""
         self.jobs.tasks.start(going_on.stop(by="user"))
-
-    def let_linger(self, going_on: Round) -> None:
-        """Let the panes of a round continue for a while, after their client has left."""
-        self.jobs.tasks.start(going_on.linger())
 
     async def stop(self, comparison: Comparison) -> Comparison:
         """Stop every pane, on whichever node the round is, and wait for the end."""
@@ -390,7 +374,7 @@ class Rounds:
             is_newest = is_newest or await self.jobs.is_elsewhere(comparison_id)
             return change(kept if is_newest else await self._caught_up(kept))
 
-        stored = await self.documents.change(comparison_id, changed, owner=owner)
+        stored = await self.documents.change_awaiting(comparison_id, changed, owner=owner)
         if stored is None:
             raise ComparisonNotFound(comparison_id)
         return stored.body
@@ -514,8 +498,7 @@ class Rounds:
             _, snapshot = await run.log.snapshot()
             return wire.PaneText(snapshot.text, snapshot.reasoning)
         messages = [message for message in await self.store.messages(session_id) if message.run_id == run.id]
-        pictures = await pictures_of(self.store, session_id, messages)
-        return wire.PaneText(run.settlement.text, reasoning_of(run.id, messages), run.settlement, pictures)
+        return await self._settled_text(run.settlement, session_id, messages)
 
     async def _imported_text(self, answer: PaneAnswer, session_id: str) -> wire.PaneText:
         """Return an answer without a run, from its message: the comparison was imported."""
@@ -525,5 +508,14 @@ class Rounds:
         )
         if message is None:
             return wire.PaneText(settlement=settlement_of(answer))
-        text, pictures = text_of(message.content), await pictures_of(self.store, session_id, [message])
-        return wire.PaneText(text, message.reasoning or "", replace(settlement_of(answer), text=text), pictures)
+        settlement = replace(settlement_of(answer), text=text_of(message.content))
+        return await self._settled_text(settlement, session_id, [message])
+
+    async def _settled_text(
+        self, settlement: Settlement, session_id: str, messages: Sequence[Message]
+    ) -> wire.PaneText:
+        """Return a settled answer, with what only its messages have."""
+        pictures = await pictures_of(self.store, session_id, messages)
+        reasoning = next((message.reasoning or "" for message in messages), "")
+        steps = tuple(step for message in messages for step in message.steps or _own_calls(message))
+        return wire.PaneText(settlement.text, reasoning, settlement, pictures, steps=steps)

@@ -30,13 +30,7 @@ class ScoresApi(Feature):
     def __init__(self, rounds: Rounds, offload: Offload, store: Store) -> None:
         self._rounds, self._offload, self._thumbs = rounds, offload, thumbs_in(store)
 
-    @Endpoint(
-        "GET",
-        "/api/comparisons/scores",
-        who=READ,
-        query={**_QUERY, "format": "json or csv"},
-        answers={200: "the scores", 400: "a bad query"},
-    )
+    @Endpoint("GET", "/api/comparisons/scores", who=READ, query={**_QUERY, "format": "json or csv"})
     async def comparison_scores(self, request: Request) -> ASGIApp:
         """Return the scores of the models: ratings from blind votes, counts, thumbs, and speed of completed panes."""
         as_table, chosen = wants_csv(request), await self._chosen(request)
@@ -44,13 +38,7 @@ class ScoresApi(Feature):
         scores = await self._offload.run(lambda: scoreboard(chosen, thumbs))  # many votes take a second
         return csv_answer(scores["models"], "scores.csv") if as_table else Json(scores)
 
-    @Endpoint(
-        "GET",
-        "/api/comparisons/export",
-        who=READ,
-        query={**_QUERY, "format": "json or csv"},
-        answers={200: "every vote", 400: "a bad query"},
-    )
+    @Endpoint("GET", "/api/comparisons/export", who=READ, query={**_QUERY, "format": "json or csv"})
     async def export_votes(self, request: Request) -> ASGIApp:
         """Return every vote with its panes."""
         as_table, votes_json = wants_csv(request), votes(await self._chosen(request))

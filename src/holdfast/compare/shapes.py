@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from ..events import StoppedBy
-from ..wires.shapes import ContentJson, ErrorInfoJson, OutcomeJson, SettlementJson, UsageSourceJson
+from ..wires.shapes import ContentJson, ErrorInfoJson, OutcomeJson, SettlementJson, StepJson, UsageSourceJson
 
 
 class MetricsJson(TypedDict):
@@ -60,6 +60,8 @@ class PaneJson(PaneHeadJson):
     text: str
     reasoning: str | None
     pictures: list[str]
+    steps: list[StepJson]
+    """What an agent did, once it has settled; a model's own calls are one step."""
     earlier: list[EarlierAnswerJson | None]
     settlement: SettlementJson | None
 
@@ -81,7 +83,6 @@ class ComparisonHeadJson(TypedDict):
     kind: str
     timeout: float | None
     lifetime: Literal["attached", "detached"]
-    linger: float
     status: Literal["running", "settled"]
     created_at: str
     settled_at: str | None

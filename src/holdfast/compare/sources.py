@@ -55,9 +55,7 @@ class PaneFailed(SourceFailed):
     """The answer of a model in a blind comparison failed. The reason is shown after the reveal."""
 
     code = "pane_failed"
-
-    def __init__(self) -> None:
-        super().__init__("The response of this model failed. The reason is shown after the reveal.")
+    message = "The response of this model failed. The reason is shown after the reveal."
 
 
 class PaneReport:
@@ -174,7 +172,7 @@ class _Neutral:
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         neutral = [neutral for event in events if (neutral := self._event(event)) is not None]
-        return self._out.emit(neutral) if neutral else True
+        return self._out.emit(neutral)  # what is left out is a sign of life too
 
     def _event(self, item: Yielded) -> Yielded | None:
         match item:

@@ -35,16 +35,13 @@ class TooFewAnswers(Conflict):
     """There is nothing to make one answer of."""
 
     code = "too_few_answers"
-
-    def __init__(self) -> None:
-        super().__init__("A synthesis needs two panes that have completed. Run the others again, or wait for them.")
+    message = "A synthesis needs two panes that have completed. Run the others again, or wait for them."
 
 
 class SynthesisRunning(Conflict):
     """A comparison has one synthesis at a time."""
 
-    def __init__(self) -> None:
-        super().__init__("A synthesis of this comparison is being written. Wait for it, or stop it.")
+    message = "A synthesis of this comparison is being written. Wait for it, or stop it."
 
 
 class UsedAnswer(NamedTuple):

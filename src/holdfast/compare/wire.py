@@ -11,6 +11,7 @@ from typing import Literal, cast
 import msgspec
 
 from ..events import Event, Settlement
+from ..log.steps import AgentStep
 from ..wires import native, sse
 from ..wires.shapes import ContentJson, OutcomeJson, SettlementJson, UsageJson, UsageSourceJson
 from .model import Comparison, Pane, PaneAnswer, Synthesis, fastest, label
@@ -46,6 +47,8 @@ class PaneText(msgspec.Struct, frozen=True):
     settlement: Settlement | None = None
     pictures: tuple[str, ...] = ()
     """The pictures of the answer, as data URLs."""
+    steps: tuple[AgentStep, ...] = ()
+    """What an agent did; a model's own calls are one step."""
     earlier: tuple[Earlier | None, ...] = ()
     """The pane's answers to each prompt before the last one; None if there was none."""
 
@@ -99,7 +102,6 @@ def _head(kept: Comparison) -> ComparisonHeadJson:
         "kind": kept.kind,
         "timeout": kept.timeout,
         "lifetime": kept.lifetime,
-        "linger": kept.linger,
         "status": kept.status,
         "created_at": native.moment(kept.created_at),
         "settled_at": native.moment(kept.settled_at),
@@ -127,6 +129,7 @@ def _pane(kept: Comparison, pane: Pane, text: PaneText) -> PaneJson:
         "text": text.text,
         "reasoning": text.reasoning or None,
         "pictures": [*text.pictures],
+        "steps": [native.step(each) for each in text.steps],
         "earlier": [None if each is None else _earlier(each) for each in text.earlier],
         "settlement": _settlement(pane.latest, text, kept.is_revealed),
     }

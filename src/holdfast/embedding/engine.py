@@ -14,7 +14,7 @@ from ..events import Source
 from ..runs.run import Interrupt, Limits, Observe, Run, StopResult
 from ..store import Lifetime, Store
 from ..store.opening import open_store
-from .sources import check_source
+from .sources import take_source
 
 
 class Engine:
@@ -46,6 +46,8 @@ class Engine:
         """
         if not (store is None or isinstance(store, str) or callable(getattr(store, "create_run", None))):
             raise TypeError(f"`store` is a text such as 'sqlite:./data', or a store, not {store!r}")
+        if not (limits is None or isinstance(limits, Limits)):
+            raise TypeError(f"`limits` is a Limits, such as Limits(runs=100), not {limits!r}")
         self._given, self._limits, self._observe, self._drain = store, limits, observe, drain
         self._core: Core | None = None
         self._opened = AsyncExitStack()
@@ -142,12 +144,12 @@ class Engine:
         - `model`: a name for the log and the record.
         """
         core = self._running
-        check_source(source)
         _check_owner(owner)
         if lifetime not in get_args(Lifetime):
             raise ValueError(f"lifetime is {' or '.join(map(repr, get_args(Lifetime)))}, not {lifetime!r}")
         if keep and core.store is None:
             raise ValueError('keep=True needs a store, such as Engine("sqlite:./data")')
+        take_source(source)
         return await core.start(
             source,
             owner=owner,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable
 from typing import Any
+from weakref import WeakSet
+
+_taken: WeakSet[Any] = WeakSet()
+"""The generators that were given to a run: only one can read each."""
 
 _WANTED = "start() needs an async generator, such as story(), or an async function that takes an Outlet"
 
 
-def check_source(source: Any) -> None:
-    """Raise TypeError if a run could not read a source."""
+def take_source(source: Any) -> None:
+    """Raise TypeError if a run could not read a source. A generator is then that of one run."""
     name = getattr(source, "__name__", None) or type(source).__name__
     if inspect.isasyncgenfunction(source):
         raise TypeError(f"{_WANTED}. {name} was not called: pass {name}(…)")
@@ -26,7 +30,13 @@ def check_source(source: Any) -> None:
     if callable(source):
         _check_takes_outlet(source, name)
     elif not isinstance(source, AsyncIterable):
-        raise TypeError(f"{_WANTED}, not a {name}")
+        raise TypeError(f"{_WANTED}, not {'an' if name[0] in 'aeiou' else 'a'} {name}")
+    elif getattr(source, "ag_frame", source) is None:
+        raise TypeError(f"{_WANTED}. This one has ended: call {name}(…) again for each run")
+    elif inspect.isasyncgen(source):
+        if source in _taken:
+            raise TypeError(f"{_WANTED}. A run reads this one already: call {name}(…) again for each run")
+        _taken.add(source)
 
 
 def _check_takes_outlet(source: Any, name: str) -> None:

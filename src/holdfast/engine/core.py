@@ -186,16 +186,15 @@ class Core:
         now = self._shared.clock()
         record = msgspec.structs.replace(record, node_id=self._shared.node_id, created_at=now, started_at=now)
         pump = self._runs.make(record, kept=keep, source=source, interrupt=interrupt, think=think)
-        run = pump.run
-        run.idempotency = idempotency
+        pump.run.idempotency = idempotency
         if deadline is not None:
-            run.deadline = min(deadline, run.deadline or deadline)
-        if idempotency is not None and (known := await self._repeated(pump, idempotency)) is not None:
-            return known  # it needs no place
-        places = await self._place_for(pump)
+            pump.run.deadline = min(deadline, pump.run.deadline or deadline)
+        places = await self._admit(pump, idempotency)
+        if isinstance(places, Run):
+            return places
         if not keep and idempotency is None:
             return self._runs.launch(pump, places)
-        create: Create = partial(self._create_unstored, run)
+        create: Create = partial(self._create_unstored, pump.run)
         if keep:
             create = partial(
                 self._shared.store.create_run,
@@ -207,26 +206,19 @@ class Core:
             )
         with places:
             accepting = self._queue.accept(pump, create, if_busy=if_busy, idempotency=idempotency)
-            return await self._work.run(accepting, if_left=lambda: self.stop_unheld(run))
+            return await self._work.run(accepting, if_left=lambda: self.stop_unheld(pump.run))
 
-    async def _place_for(self, pump: Pump) -> Places:
-        """Take a place for a run. If there is none, its source is closed."""
+    async def _admit(self, pump: Pump, key: Idempotency | None) -> Run | Places:
+        """Return a place for a run, or the run that its key has started. Without a place its source is closed."""
+        places = None
         try:
-            return await self._node.places.reserve(pump.run.record.owner, 1)
-        except BaseException:
-            pump.discard_source()
-            raise
-
-    async def _repeated(self, pump: Pump, key: Idempotency) -> Run | None:
-        """Return the run that a key has started, if any, and close the source of the repeated request."""
-        try:
-            known = await self.repeated(key)
-        except BaseException:
-            pump.discard_source()
-            raise
-        if known is not None:
-            pump.discard_source()
-        return known
+            if key is not None and (known := await self.repeated(key)) is not None:
+                return known
+            places = await self._node.places.reserve(pump.run.record.owner, 1)
+            return places
+        finally:
+            if places is None:
+                pump.discard_source()
 
     async def _create_unstored(self, run: Run, record: RunRecord) -> RunRecord:
         """Remember the key of a run that is not stored, as a store does for a stored run."""

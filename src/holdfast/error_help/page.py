@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Iterator
 
 from ..markup import Child, Markup, page, tag
-from . import ERRORS, GROUPS
-from .entry import ErrorHelp
+from . import ERRORS, GROUPS, ErrorHelp
 
 HELP_STYLE = """
 :root { --back: #fff; --text: #1c1e21; --link: #1d4fc4; --code: #f0f1f3 }

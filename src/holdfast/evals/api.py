@@ -131,9 +131,6 @@ class _Progress:
         return sse.frame(str(self._sent).encode(), event, msgspec.json.encode(data))
 
 
-_GONE = {404: "no such batch"}
-
-
 class BatchesApi(Feature):
     """Batches: their cells, progress and reports."""
 
@@ -162,13 +159,7 @@ class BatchesApi(Feature):
         "/api/batches",
         who=BATCHES,
         takes=NewBatch,
-        answers={
-            202: "the batch",
-            400: "bad input",
-            404: "no such model",
-            409: "the key was used for another request",
-            413: "too large",
-        },
+        answers={202: "the batch", 404: "no such model", 409: "the key was used for another request"},
     )
     async def create_batch(self, request: Request) -> ASGIApp:
         """Send a set of prompts to several models, in the background. Returns at once."""
@@ -227,13 +218,7 @@ class BatchesApi(Feature):
             param = "prompts" if fault.number is None else f"prompts[{fault.number}].expected"
             raise BadRequest(fault.message, param=param)
 
-    @Endpoint(
-        "GET",
-        "/api/batches",
-        who=READ,
-        query={"limit": "1 to 200", "before": "the last id of the page before"},
-        answers={200: "batches, and whether there are more", 400: "a bad query"},
-    )
+    @Endpoint("GET", "/api/batches", who=READ, query={"limit": "1 to 200", "before": "the last id of the page before"})
     async def list_batches(self, request: Request) -> ASGIApp:
         """List batches, the newest first."""
         limit = whole_number(request, "limit", 50, 200)
@@ -247,24 +232,18 @@ class BatchesApi(Feature):
         data = [_listed(await batch_json(self._batches, stored)) for stored in found[:limit]]
         return json_of({"data": data, "has_more": len(found) > limit})
 
-    @Endpoint("GET", "/api/batches/{batch_id}", who=READ, answers={200: "the batch", **_GONE})
+    @Endpoint("GET", "/api/batches/{batch_id}", who=READ)
     async def get_batch(self, request: Request) -> ASGIApp:
         """Return a batch with its progress."""
         return Json(await batch_json(self._batches, await self.own_batch(request)))
 
-    @Endpoint("POST", "/api/batches/{batch_id}/stop", who=BATCHES, stores=False, answers={200: "the batch", **_GONE})
+    @Endpoint("POST", "/api/batches/{batch_id}/stop", who=BATCHES, stores=False)
     async def stop_batch(self, request: Request) -> ASGIApp:
         """Stop a batch. Answers are kept; cells in progress stay open."""
         stored = await self._batches.stop(await self.own_batch(request))
         return Json(await batch_json(self._batches, stored))
 
-    @Endpoint(
-        "POST",
-        "/api/batches/{batch_id}/resume",
-        who=BATCHES,
-        takes=Resumption,
-        answers={200: "the batch", 400: "bad input", 413: "too large", **_GONE},
-    )
+    @Endpoint("POST", "/api/batches/{batch_id}/resume", who=BATCHES, takes=Resumption)
     async def resume_batch(self, request: Request) -> ASGIApp:
         """Resume a stopped batch; answered cells are not repeated."""
         stored = await self.own_batch(request)
@@ -273,7 +252,7 @@ class BatchesApi(Feature):
         resumed = await self._batches.resume(stored, self._budgets.payer(request), failed=how.failed)
         return Json(await batch_json(self._batches, resumed))
 
-    @Endpoint("DELETE", "/api/batches/{batch_id}", who=BATCHES, audit="batch.delete", answers={204: "deleted", **_GONE})
+    @Endpoint("DELETE", "/api/batches/{batch_id}", who=BATCHES, audit="batch.delete")
     async def delete_batch(self, request: Request) -> ASGIApp:
         """Stop a batch and delete it with all its answers."""
         await self._batches.delete(await self.own_batch(request))
@@ -286,7 +265,6 @@ class BatchesApi(Feature):
         "/api/batches/{batch_id}/report",
         who=READ,
         query={"format": "json or csv", "kind": "only prompts of this kind"},
-        answers={200: "what each model did", 400: "a bad query", **_GONE},
     )
     async def batch_report(self, request: Request) -> ASGIApp:
         """Return the figures of each model so far."""
@@ -308,7 +286,6 @@ class BatchesApi(Feature):
         "/api/batches/{batch_id}/cells",
         who=READ,
         query={"limit": "1 to 1000", "before": "the last id of the page before"},
-        answers={200: "answers, and whether there are more", 400: "a bad query", **_GONE},
     )
     async def list_cells(self, request: Request) -> ASGIApp:
         """List the answers of a batch, the last first, each with its prompt."""
@@ -324,13 +301,7 @@ class BatchesApi(Feature):
         more = page and await kept.page(before=page[-1].id, limit=1)
         return json_of({"data": data, "has_more": bool(more)})
 
-    @Endpoint(
-        "GET",
-        "/api/batches/{batch_id}/events",
-        who=READ,
-        answers={200: "its progress, to its end", **_GONE},
-        streams=True,
-    )
+    @Endpoint("GET", "/api/batches/{batch_id}/events", who=READ, streams=True)
     async def batch_events(self, request: Request) -> ASGIApp:
         """Send the progress of a batch as it changes, until the batch ends."""
         stored = await self.own_batch(request)

@@ -64,9 +64,7 @@ class BatchHalfMade(HoldfastError):
     code = "batch_half_made"
     status = 503
     retry_after = 2.0
-
-    def __init__(self) -> None:
-        super().__init__("Another server is storing the batch with this key. Repeat the request.")
+    message = "Another server is storing the batch with this key. Repeat the request."
 
 
 class PromptPage(msgspec.Struct, frozen=True):
@@ -329,7 +327,7 @@ class BatchRunner:
     async def _change(self, batch_id: str, change: Callable[[Batch], Batch]) -> Stored[Batch]:
         """Change a batch by compare-and-set: its work may change it too."""
 
-        async def changed(batch: Batch) -> Batch:
+        def changed(batch: Batch) -> Batch:
             if is_hidden(batch):  # deleted while the caller waited
                 raise BatchNotFound(batch_id)
             return change(batch)
@@ -368,10 +366,10 @@ class BatchRunner:
             await self._retry(lambda: self._note_progress(work))
 
     async def _note_progress(self, work: BatchWork) -> None:
-        async def noted(batch: Batch) -> Batch:
-            return msgspec.structs.replace(batch, progress=work.progress) if batch.state == "running" else batch
-
-        await self.documents.change(work.id, noted)
+        await self.documents.change(
+            work.id,
+            lambda batch: msgspec.structs.replace(batch, progress=work.progress) if batch.state == "running" else batch,
+        )
 
     async def _leave(self, work: BatchWork) -> None:
         """Release the hold of a batch that has ended. One that is still `running` is left to the next process."""
@@ -384,7 +382,7 @@ class BatchRunner:
     async def _finish(self, work: BatchWork) -> None:
         """Store the counts of a batch that has ended, and the state `finished` unless it was stopped before."""
 
-        async def ended(batch: Batch) -> Batch:
+        def ended(batch: Batch) -> Batch:
             counts = {"done": work.done, "failed": work.failed}
             if batch.state == "running" and work.is_finished:
                 return _in_state(batch, "finished", settled_at=self._engine.now(), **counts)

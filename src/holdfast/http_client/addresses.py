@@ -53,11 +53,11 @@ async def has_no_public_address(host: str, port: int) -> bool:
     return not any(_is_public(address[4][0]) for address in found)
 
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-"""Each of them leads to an address of IPv4, whatever that is."""
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The public part of IPv6. What stands outside of it leads to a network of one's own, or to any address of IPv4."""
 
 
 def _is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
-    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip
-    return ip.is_global and inner.is_global and not inner.is_multicast and ip not in _NAT64
+    inner = getattr(ip, "sixtofour", None) or ip
+    return ip.is_global and inner.is_global and not inner.is_multicast and (ip.version == 4 or ip in _UNICAST)

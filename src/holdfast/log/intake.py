@@ -112,8 +112,10 @@ class Intake:
         if events and not self.has_answered:
             self.has_answered = any(map(_is_answer, events))
         self.is_plain = items.goes_on and 0 in self._open and self._splitter.is_plain and self.has_answered
+        if not events:
+            return NOTHING
         segment = segment_of(events)
-        if self.wait is not None and not self.wait.has_begun and (segment.texts or has_output(segment)):
+        if self.wait is not None and not self.wait.has_begun and has_output(segment):
             self.wait.has_begun = True
         return segment
 
@@ -121,7 +123,8 @@ class Intake:
         """Record that the source has ended by itself, without an error. Return the text that was held back."""
         self.finish.setdefault(0, Finish("stop"))
         self.is_open = False
-        held = self._splitter.end()
+        if not (held := self._splitter.end()):
+            return NOTHING
         self.has_answered = self.has_answered or any(map(_is_answer, held))
         return segment_of(held)
 

@@ -62,6 +62,17 @@ class Log:
     If they exceed the limit, the log is full, and the source has to wait.
     """
 
+    # What few runs have is set once it is there: Python keeps up to 30 attributes of an object without a dict.
+    successor: Callable[[], Any] | None = None
+    """Returns the log in which a reader continues, if another node writes the log now."""
+    usage: Usage | None = None
+    answered_by: ModelName | None = None
+    """The model that answers, if it is not the requested one."""
+    retries = 0
+    """Requests to the upstream that were repeated."""
+    _times: tuple[array[int], array[float]] | None = None  # of packed segments: seqs, and their times
+    _position: Callable[[], int] | None = None
+
     def __init__(self, run_id: str, *, limit: int | None = None) -> None:
         self.run_id = run_id
         self.limit = limit
@@ -76,17 +87,10 @@ class Log:
         self.oldest = 1
         """The first seq that can still be read."""
         self.closed = False
-        self.successor: Callable[[], Any] | None = None
-        """Returns the log in which a reader continues, if another node writes the log now."""
         self.is_full = False
         """True if the attached reader is behind by more than the limit."""
-        self.usage: Usage | None = None
-        self.answered_by: ModelName | None = None
-        """The model that answers, if it is not the requested one."""
         self.legs: list[LegStarted] = []
         """The legs after the first."""
-        self.retries = 0
-        """Requests to the upstream that were repeated."""
         self.tool_calls: list[ToolCall] = []
         self.pictures: list[str] = []
         """The addresses of the pictures of the answer."""
@@ -96,14 +100,12 @@ class Log:
         self._segments: list[Segment] = []
         self._starts: list[int] = []  # number of events before each segment
         self._packed = 0  # number of packed segments
-        self._times: tuple[array[int], array[float]] | None = None  # of packed segments: seqs, and their times
         self._new_times: tuple[list[int], list[float]] = [], []  # of segments that are not packed yet
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._joined_upto = 0  # the seq up to which the texts are joined
         self._size = 0
         self._meter = UsageMeter()
-        self._position: Callable[[], int] | None = None
         self._compacted_upto = 0  # the seq up to which segments are packed
         self._compact_at = _BATCH if limit is None else min(_BATCH, limit + 1)
         self._watchers: dict[Callable[[], None], None] = {}

@@ -30,6 +30,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from ..events import (
     FAILED,
     TRUNCATED,
@@ -200,19 +202,16 @@ _PLAIN = frozenset({Reasoning, Usage, Notice, ToolDelta, ModelAsked})
 """Frequent events that neither end an answer nor have text to split."""
 
 
-class AnswerSplitter:
+class AnswerSplitter(msgspec.Struct):
     """Separates reasoning from text in the items of a source, for each choice and each answer of a model.
 
     An answer begins with the source, and again at `AnswerBegins`, a step, or after a tool's result. Text that was held
     back is returned before the event that ends its answer. Costs one test for each event once visible text has begun.
     """
 
-    __slots__ = ("_splitters", "_think")
-
-    def __init__(self, think: bool = True) -> None:
-        self._think = think
-        self._splitters: dict[int, ThinkSplitter | None] = {}
-        """The splitter of each choice, from its first text on; None once visible text has begun."""
+    _think: bool = True
+    _splitters: dict[int, ThinkSplitter | None] = {}
+    """The splitter of each choice, from its first text on; None once visible text has begun."""
 
     @property
     def is_plain(self) -> bool:

@@ -144,8 +144,11 @@ def encode_segment(segment: Segment) -> bytes:
     """Return a segment as a JSON array: of strings if it is plain text, else of objects."""
     if segment.kind is not Text:
         return encode_event([*segment])
-    if len(segment.texts) > 1 and needs_no_escape("".join(segment.texts)):
-        return b'["%b"]' % '","'.join(segment.texts).encode()
+    if (count := len(segment.texts)) > 1:
+        joined = '","'.join(segment.texts)
+        body = joined.encode()
+        if len(encode_event(joined)) == len(body) + 2 * count:  # only the quotes between the texts need an escape
+            return b'["%b"]' % body
     return encode_event(segment.texts if type(segment.texts) is list else [*segment.texts])
 
 
@@ -189,7 +192,7 @@ class OutputTimes:
         kinds = {*map(type, segment.others)}
         if self.asked_at is None and StepStarted in kinds:
             self.asked_at = now
-        if segment.texts or has_output(segment):
+        if has_output(segment):
             self.first_at = now
 
 

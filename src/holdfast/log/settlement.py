@@ -103,8 +103,7 @@ def usage_so_far(log: Log, input_tokens: int = 0, *, is_whole: bool = False) -> 
 
 def _is_silent(log: Log, intake: Intake) -> bool:
     """Return whether no answer came, neither here nor on a node that had the run before."""
-    is_wordless = not log.text or log.text.isspace()
-    return not intake.has_answered and not log.tool_calls and not log.pictures and is_wordless
+    return not (intake.has_answered or log.tool_calls or log.pictures or log.text.strip())
 
 
 def _by_finish(

@@ -5,28 +5,27 @@ The log, the budgets and the limits of agents all count with it.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from ..events import Reasoning, StepStarted, Text, ToolCall, ToolDelta, Usage, Yielded
 from ..pricing import tokens_in
 
 
-class UsageMeter:
+class UsageMeter(msgspec.Struct):
     """The usage of a run, or of one step of an agent.
 
     The estimate is of the characters since the provider's last count: text and reasoning of every choice, names and
     arguments of calls. `asked` is the estimated input of a request that is not counted yet.
     """
 
-    __slots__ = ("_calls", "_is_counted", "_pieces", "asked", "counted", "text")
-
-    def __init__(self, counted: Usage | None = None, asked: int = 0) -> None:
-        self.counted = counted
-        """The provider's last count; None before the first."""
-        self.asked = asked
-        self.text = 0
-        self._pieces = self._calls = 0  # of tool calls: in deltas, and in whole calls, which repeat the deltas
-        self._is_counted = False  # true once a step was counted: an agent repeats its calls after the count
+    counted: Usage | None = None
+    """The provider's last count; None before the first."""
+    asked: int = 0
+    text: int = 0
+    _pieces: int = 0  # of tool calls: in deltas, and in whole calls, which repeat the deltas
+    _calls: int = 0
+    _is_counted: bool = False  # true once a step was counted: an agent repeats its calls after the count
 
     def hear(self, event: Yielded) -> None:
         """Add an event. A provider's count of output tokens resets the estimate."""

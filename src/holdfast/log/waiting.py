@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from ..errors import SourceStalled
 from ..silence import ModelAsked, WaitsFor
 
 
-@dataclass(slots=True)
-class Wait:
+class Wait(msgspec.Struct):
     """A model that was asked."""
 
     asked: ModelAsked

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from ..errors import RunLimitReached, ShuttingDown
 from ..store.nodes import RunsElsewhere
 from .run import Limits
@@ -12,13 +14,12 @@ from .run import Limits
 _NO_RUNS = RunsElsewhere()
 
 
-class Places:
+class Places(msgspec.Struct):
     """Places reserved for runs that are about to start. A run takes over one of them, or returns one and takes its
     own."""
 
-    def __init__(self, left: int, give_back: Callable[[], None]) -> None:
-        self._left = left
-        self._give_back = give_back
+    _left: int
+    _give_back: Callable[[], None]
 
     def transfer_one(self) -> None:
         """Transfer one place to a run, which gives it back when it ends."""
@@ -70,13 +71,14 @@ class Admission:
             raise RunLimitReached(limits.runs)
         if limits.runs_per_owner is not None and taken + runs > limits.runs_per_owner:
             raise RunLimitReached(limits.runs_per_owner)
-        self.take(owner, runs)
-        return Places(runs, partial(self.give_back, owner))
-
-    def take(self, owner: str, runs: int = 1) -> None:
-        """Take places."""
         self._taken += runs
         self._of_owner[owner] = self._of_owner.get(owner, 0) + runs
+        return Places(runs, partial(self.give_back, owner))
+
+    def take(self, owner: str) -> None:
+        """Take a place."""
+        self._taken += 1
+        self._of_owner[owner] = self._of_owner.get(owner, 0) + 1
 
     def give_back(self, owner: str) -> None:
         """Give one place back."""

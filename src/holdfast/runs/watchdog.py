@@ -40,7 +40,10 @@ class Watchdog:
         if run.deadline is not None and now >= pump.started + run.deadline:
             _end(pump, DeadlineExceeded(run.deadline))
         elif idle is not None and now >= pump.touched + idle:
-            _end(pump, stalled(wait, idle))
+            if wait is not None and wait.asked.give_up is not None and wait.asked.give_up():
+                pump.touched = now  # the source goes on by itself
+            else:
+                _end(pump, stalled(wait, idle))
 
     def close(self) -> None:
         """Cancel the timer."""

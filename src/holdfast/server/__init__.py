@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..errors import how_to_install
+
 if TYPE_CHECKING:
     from .app import create_app
     from .config.settings import ProviderSettings, Settings
@@ -19,7 +21,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f".{_AT[name]}", __name__), name)
     except ModuleNotFoundError as error:
-        hint = f"holdfast.server needs {error.name}, which is not installed: pip install 'holdfast[server]'"
+        hint = f"holdfast.server needs {error.name}, which is not installed: {how_to_install('server')}"
         raise ImportError(hint, name=error.name) from error
     globals()[name] = value
     return value

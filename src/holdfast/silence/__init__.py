@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from ..ids import ModelName
 
 
-class ModelAsked(msgspec.Struct, frozen=True, gc=False):
+class ModelAsked(msgspec.Struct, frozen=True):
     """A source emits this when it asks a model, to say how long that may be silent. It is not logged.
 
     `first` is the limit before the first output, `silence` that after it, in seconds without a byte; None for no limit.
@@ -21,6 +22,8 @@ class ModelAsked(msgspec.Struct, frozen=True, gc=False):
     silence: float | None = None
     is_local: bool = False
     """Whether it reads its prompt on a machine of the operator."""
+    give_up: Callable[[], bool] | None = None
+    """Ends the call of this model alone, as it is silent for too long. If it returns False, the run ends."""
 
 
 class WaitsFor(msgspec.Struct, frozen=True):

@@ -8,64 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ..concurrency.retry import Retry
 from ..errors import StaleDocument, TooManyKept
 from ..ids import new_id
-from . import Document, Idempotency
+from . import Document, Idempotency, Store
 
 T = TypeVar("T")
 
 PAGE = 200
 """Number of documents in one read when all of a kind are read."""
-
-
-class DocumentStore(Protocol):
-    """The methods of a store that documents need."""
-
-    async def put_document(self, document: Document, expected_version: int | None = None) -> Document:
-        """Store a document: compare-and-set."""
-        ...
-
-    async def put_documents(self, puts: Sequence[tuple[Document, int | None]]) -> Sequence[Document]:
-        """Store documents, all or none."""
-        ...
-
-    async def get_document(self, kind: str, id: str) -> Document | None:
-        """Return a document."""
-        ...
-
-    async def list_documents(
-        self, kind: str, owner: str | None = None, *, before: str | None = None, limit: int = 50
-    ) -> Sequence[Document]:
-        """Return documents of a kind, the last added first."""
-        ...
-
-    async def delete_document(self, kind: str, id: str, version: int | None = None) -> bool:
-        """Delete a document."""
-        ...
-
-
-class AccountStore(DocumentStore, Protocol):
-    """The methods of a store that accounts need: documents and owners."""
-
-    async def add_account(self, account: Document, owner: str) -> Document:
-        """Store a new account together with its claim on an owner."""
-        ...
-
-    async def account_of(self, owner: str) -> str | None:
-        """Return the account of an owner."""
-        ...
-
-    async def release_owner(self, owner: str) -> bool:
-        """Delete an owner."""
-        ...
 
 
 class Stored(msgspec.Struct, Generic[T], frozen=True):
@@ -82,7 +40,7 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
 class Documents(Generic[T]):
     """The documents of one kind. Their bodies are of one type. Costs nothing while it is not used."""
 
-    def __init__(self, store: DocumentStore, kind: str, body: type[T], *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, kind: str, body: type[T], *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._kind = kind
         self._body = body
@@ -137,14 +95,22 @@ class Documents(Generic[T]):
                 await self.put(id, after, owner=known.owner, version=known.version)
                 return
 
-    async def change(
-        self, id: str, change: Callable[[T], Awaitable[T]], *, owner: str | None = None
-    ) -> Stored[T] | None:
+    async def change(self, id: str, change: Callable[[T], T], *, owner: str | None = None) -> Stored[T] | None:
         """Replace a document's body by the result of `change`; None if there is no such document.
 
         If the document was changed meanwhile, `change` is called again with the new body. If it returns the same body
         object, nothing is written.
         """
+
+        async def changed(body: T) -> T:
+            return change(body)
+
+        return await self.change_awaiting(id, changed, owner=owner)
+
+    async def change_awaiting(
+        self, id: str, change: Callable[[T], Awaitable[T]], *, owner: str | None = None
+    ) -> Stored[T] | None:
+        """Do what `change` does with a change that waits for something."""
         while (known := await self.get(id, owner=owner)) is not None:
             after = await change(known.body)
             if after is known.body:
@@ -156,7 +122,7 @@ class Documents(Generic[T]):
     async def change_alone(
         self, id: str, change: Callable[[T], Awaitable[T]], *, among: DocumentGuard
     ) -> Stored[T] | None:
-        """Change a document like `change`, and retry if another document was changed with the same guard meanwhile.
+        """Change a document, and retry if another one was changed with the same guard meanwhile.
 
         So what `change` has read of the other documents still holds when its result is stored.
         """
@@ -227,7 +193,7 @@ class Documents(Generic[T]):
 class DocumentGuard:
     """A document that is replaced together with each of several others. So of two concurrent changes one is retried."""
 
-    def __init__(self, store: DocumentStore, name: str) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._name = name
 
@@ -261,7 +227,7 @@ class IdempotencyKeys:
     A key is stored before its object. If the server ends between the two, a repeated request finds the id.
     """
 
-    def __init__(self, store: DocumentStore, kind: str, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, kind: str, *, now: Callable[[], float] = time.time) -> None:
         self._uses = Documents(store, kind, KeyUse, now=now)
 
     @staticmethod

@@ -342,8 +342,8 @@ class Providers:
         return _found(provider, model)
 
     async def _unknown(self, model: str) -> str:
-        known = await self.names(is_all=False)
-        if near := _near(model, known):
+        near = _near(model, await self.names(is_all=False)) or _near(model, await self.names(is_all=True))
+        if near:
             return f"Unknown model {model!r}. Did you mean {', '.join(near)}?"
         return f"Unknown model {model!r}. {self._missing(model)}{MODELS_HINT}"
 

@@ -13,10 +13,10 @@ from . import ChatRequest
 
 __all__ = ["ONLY_OPENAIS", "WITH_PICTURES", "checked_prompt", "message_rules", "part_rules", "wants_pictures"]
 
-_CHEAPER = harmless("It only makes an answer cheaper.")
+_CHEAPER = harmless("It only makes a response cheaper.")
 
 ONLY_OPENAIS: Table = {
-    "prediction": harmless("It only makes an answer quicker."),
+    "prediction": harmless("It only makes a response quicker."),
     "prompt_cache_key": _CHEAPER,
     "prompt_cache_options": _CHEAPER,
     "prompt_cache_retention": _CHEAPER,

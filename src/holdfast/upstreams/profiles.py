@@ -2,7 +2,7 @@
 
 The profiles were not tested against the real services. Each fact is from the documentation of the service, or from
 reports of users and maintainers. `tests/contract/test_profiles.py` checks them against simulated responses.
-llama-server is the exception: the embedded model is the same code.
+llama-server is the exception: the built-in model is the same code.
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ Cost: linear in the bytes, however they are cut. Memory: the unfinished event, a
 
 from __future__ import annotations
 
+import re
 from itertools import repeat
 from typing import NoReturn
 
-__all__ = ["EventTooLarge", "SSEDecoder", "ServerSentEvent"]
+__all__ = ["LEFT_OUT", "MOST_LEFT_OUT", "EventTooLarge", "SSEDecoder", "ServerSentEvent", "without_data"]
 
 ServerSentEvent = tuple[bytes, bytes]
 """The event type, `b""` if none was sent, and the data."""
@@ -25,6 +26,18 @@ _DATA = b"data: "
 _SHORT = 4096  # a longer unfinished event is not returned: it would be copied with each piece
 
 
+LEFT_OUT = b"~left-out~"
+"""Stands for data in base64 that was left out. No base64 has a tilde, so nothing takes the rest for data."""
+MOST_LEFT_OUT = 8
+"""Maximum size of what is left out of one response, as a multiple of that of an event."""
+_LONG_DATA = re.compile(rb"(?:~left-out~)?[A-Za-z0-9+/=\\_-]{65536,}")
+
+
+def without_data(block: bytes | bytearray) -> bytes:
+    """Return an event that is too large without its long data, such as a picture. Its texts stay."""
+    return _LONG_DATA.sub(LEFT_OUT, block)
+
+
 class EventTooLarge(ValueError):
     """An event, or a line, exceeds the limit."""
 
@@ -32,11 +45,12 @@ class EventTooLarge(ValueError):
 class SSEDecoder:
     """Turns the reads of one response into events.
 
-    `max_event` is the maximum number of bytes between two blank lines. After a larger event, the decoder returns the
-    events before it, and raises `EventTooLarge` at the next call, or at this one if there were none.
+    `max_event` is the maximum number of bytes between two blank lines. A larger event loses its long data in base64
+    (`left_out` is its size). If it is still larger, the decoder returns the events before it, and raises
+    `EventTooLarge` at the next call, or at this one if there were none.
     """
 
-    __slots__ = ("_after_cr", "_begun", "_broken", "_max_event", "_start", "_tail")
+    __slots__ = ("_after_cr", "_begun", "_broken", "_max_event", "_start", "_tail", "left_out")
 
     def __init__(self, max_event: int = 8 * 1024 * 1024) -> None:
         self._max_event = max_event
@@ -45,6 +59,7 @@ class SSEDecoder:
         self._begun = False
         self._after_cr = False
         self._broken = False
+        self.left_out = 0
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Decode one more read into the events that it completes."""
@@ -57,14 +72,15 @@ class SSEDecoder:
         blocks = self._complete(data)
         events = self._decode(blocks) if blocks else []
         if len(self._tail) > self._max_event and self._too_large(self._tail):
-            self._broken = True
+            self._tail[:] = self._cut(self._tail)
+            self._broken = self._too_large(self._tail)
         if self._broken and not events:
             self._refuse()
         return events
 
     def take_back(self) -> bytes | None:
         """Return the unfinished event for a faster decoder; None if that is not possible."""
-        if not self._begun or self._after_cr or self._broken or len(self._tail) > _SHORT:
+        if not self._begun or self._after_cr or self._broken or self.left_out or len(self._tail) > _SHORT:
             return None
         tail = bytes(self._tail)
         self._tail.clear()
@@ -118,12 +134,18 @@ class SSEDecoder:
         """Decode a read in which some event may be too large, up to that event."""
         events = []
         for block in blocks.split(b"\n\n"):
-            if self._too_large(block):
+            rest = self._cut(block) if self._too_large(block) else block
+            if self._too_large(rest):
                 self._broken = True
                 break
-            if event := _decode_block(block):
+            if event := _decode_block(rest):
                 events.append(event)
         return events
+
+    def _cut(self, block: bytes | bytearray) -> bytes:
+        rest = without_data(block)
+        self.left_out += len(block) - len(rest)
+        return rest if self.left_out <= MOST_LEFT_OUT * self._max_event else bytes(block)
 
     def _too_large(self, block: bytes | bytearray) -> bool:
         # Whether the line end of a blank line lies inside the block depends on how the reads were cut: do not count it.

@@ -11,7 +11,6 @@ import { a } from "../words/people";
 
 interface Share {
   id: string;
-  title: string;
   owner: string;
   /** The name of the person whose it is; empty for a service's. */
   person: string;
@@ -74,7 +73,7 @@ export function Shares() {
       </Shown>
       {revoked && (
         <Confirm
-          title={words.revokeShare(revoked.title || t().untitled)}
+          title={words.revokeShare(revoked.person || revoked.owner)}
           action={t().revoke}
           onConfirm={() => revoke(revoked.id)}
           onClose={() => setRevoked(null)}
@@ -88,21 +87,20 @@ export function Shares() {
 
 function Line({ share, onRevoke }: { share: Share; onRevoke: () => void }) {
   const words = a();
-  const title = share.title || t().untitled;
+  const person = share.person || share.owner;
   return (
     <li>
       <div>
-        <strong dir="auto">{title}</strong>
+        <strong dir="auto">{person}</strong>
         <span class="badge">{share.group_name === null ? words.byLink : words.withGroup(share.group_name)}</span>
         <p class="note">
           {[
-            words.keyOfPerson(share.person || share.owner),
             words.sharedAt(moment(share.created_at, "short")),
             share.expires_at ? words.expiresAt(moment(share.expires_at, "short")) : words.neverExpires,
           ].join(" · ")}
         </p>
       </div>
-      <button type="button" class="small" aria-label={words.revokeShare(title)} onClick={onRevoke}>
+      <button type="button" class="small" aria-label={words.revokeShare(person)} onClick={onRevoke}>
         {t().revoke}
       </button>
     </li>

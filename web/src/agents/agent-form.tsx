@@ -6,6 +6,7 @@ import { presets } from "../state/presets";
 import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
 import { objectFrom, objectText } from "../ui/json";
+import { useLeave } from "../ui/leave";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { w } from "../words/agents";
@@ -38,6 +39,7 @@ interface AgentFormProps {
 
 export function AgentForm({ agent, tools, onSaved, onClose }: AgentFormProps) {
   const trying = useAttempt();
+  const { onInput, leave, question } = useLeave(onClose);
   const [draft, setDraft] = useState<AgentChange>(() => changeOf(agent ?? BLANK));
   const [params, setParams] = useState(() => objectText(draft.params));
   const [found, setFound] = useState<AgentTool[] | null>(null);
@@ -61,8 +63,8 @@ export function AgentForm({ agent, tools, onSaved, onClose }: AgentFormProps) {
     });
   };
   return (
-    <Dialog title={agent ? w().editAgent(agent.name) : w().newAgent} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
+    <Dialog title={agent ? w().editAgent(agent.name) : w().newAgent} onClose={leave}>
+      <form onSubmit={submit} onInput={onInput} autocomplete="off">
         <Basics draft={draft} isNew={!agent} onChange={set} />
         <ToolChoice offered={tools} draft={draft} onChange={set} />
         {isAdmin.value && <UserFields users={draft.users} onChange={(users) => set({ users })} />}
@@ -89,6 +91,7 @@ export function AgentForm({ agent, tools, onSaved, onClose }: AgentFormProps) {
           {found && w().toolsFound(found.length)}
         </p>
         <footer>
+          {question}
           <button type="button" disabled={trying.isBusy} onClick={(event) => test(event.currentTarget.form)}>
             {w().check}
           </button>

@@ -71,12 +71,13 @@ export interface McpAccount {
 /** A secret that is null stays as it is stored. */
 export type Secrets = Record<string, string | null>;
 
-export type ServerChange = Described & { headers: Secrets; env: Secrets };
+export type ServerChange = Described & { headers: Secrets; env: Secrets; oauth_secret: string | null };
 
 export interface McpServer extends Described {
   /** The names of what is sent and set, without the values. */
   headers: string[];
   env: string[];
+  oauth_secret_set: boolean;
   source: Source;
   editable: boolean;
   state: "connected" | "failed" | "idle";
@@ -98,6 +99,17 @@ export interface Called {
   output: string;
   is_error: boolean;
   seconds: number;
+}
+
+/** A tool that may be called without asking: in one chat, or always. */
+export interface Grant {
+  id: string;
+  agent: string;
+  tool: string;
+  session_id: string | null;
+  /** Only calls that begin so; empty for all. */
+  beginning: string;
+  created_at: string;
 }
 
 const agent = (name: string) => `/api/agents/${encodeURIComponent(name)}`;
@@ -122,4 +134,6 @@ export const agentCalls = {
   disconnect: (name: string) => call<void>("DELETE", account(name)),
   callTool: (name: string, tool: string, args: Record<string, unknown>) =>
     call<Called>("POST", `${server(name)}/call`, { body: { tool, arguments: args } }),
+  grants: () => call<{ grants: Grant[] }>("GET", "/api/grants"),
+  revoke: (grant: string) => call<void>("DELETE", `/api/grants/${grant}`),
 };

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { useAttempt } from "../ui/attempt";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
+import { useLeave } from "../ui/leave";
 import { Problem } from "../ui/problem";
 import { t } from "../words";
 import { w } from "../words/agents";
@@ -26,12 +27,13 @@ const APPROVALS: Approval[] = ["ask", "allow", "deny"];
 
 export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
   const trying = useAttempt();
+  const { onInput, leave, question } = useLeave(onClose);
   const [isCommand, setCommand] = useState(Boolean(server?.command));
   const [pairs, setPairs] = useState<Pair[]>(() => stored(server));
   const [found, setFound] = useState("");
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const wanted = fromForm(event.currentTarget as HTMLFormElement, isCommand, pairs);
+    const wanted = fromForm(event.currentTarget as HTMLFormElement, server, isCommand, pairs);
     trying.attempt(async () => {
       await (server ? agentCalls.changeServer(server.name, wanted) : agentCalls.addServer(wanted));
       await onSaved();
@@ -42,7 +44,7 @@ export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
     if (!form?.reportValidity()) return;
     trying.attempt(async () => {
       setFound("");
-      const { ok, why, tools } = await agentCalls.testServer(fromForm(form, isCommand, pairs));
+      const { ok, why, tools } = await agentCalls.testServer(fromForm(form, server, isCommand, pairs));
       if (!ok) throw new Error(why ?? w().failed);
       setFound(w().toolsFound(tools.length));
     });
@@ -52,8 +54,8 @@ export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
     setPairs([]);
   };
   return (
-    <Dialog title={server ? w().editServer(server.name) : w().newServer} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
+    <Dialog title={server ? w().editServer(server.name) : w().newServer} onClose={leave}>
+      <form onSubmit={submit} onInput={onInput} autocomplete="off">
         <div class="fields">
           <label>
             {t().name}
@@ -88,6 +90,7 @@ export function ServerForm({ server, onSaved, onClose }: ServerFormProps) {
           {found}
         </p>
         <footer>
+          {question}
           <button type="button" disabled={trying.isBusy} onClick={(event) => test(event.currentTarget.form)}>
             {t().testConnection}
           </button>
@@ -220,6 +223,16 @@ function More({ server, isCommand }: { server: McpServer | null; isCommand: bool
             <input type="text" name="oauth_client" dir="ltr" spellcheck={false} defaultValue={server?.oauth_client} />
           </label>
           <label>
+            {w().clientSecret}
+            <input
+              type="password"
+              name="oauth_secret"
+              dir="ltr"
+              autocomplete="new-password"
+              placeholder={server?.oauth_secret_set ? w().kept : ""}
+            />
+          </label>
+          <label>
             {w().scopes}
             <input type="text" name="scopes" dir="ltr" spellcheck={false} defaultValue={server?.scopes.join(" ")} />
           </label>
@@ -237,11 +250,12 @@ function stored(server: McpServer | null): Pair[] {
   return names.map((name) => ({ name, value: null, isStored: true }));
 }
 
-function fromForm(form: HTMLFormElement, isCommand: boolean, pairs: Pair[]): ServerChange {
+function fromForm(form: HTMLFormElement, server: McpServer | null, isCommand: boolean, pairs: Pair[]): ServerChange {
   const given = new FormData(form);
   const text = (name: string) => String(given.get(name) ?? "").trim();
   const lines = text("args").split("\n").filter(Boolean);
   const secrets: Secrets = Object.fromEntries(pairs.map(({ name, value }) => [name.trim(), value]));
+  const isSecretKept = server?.oauth_secret_set && server.oauth_client === text("oauth_client");
   return {
     name: text("name"),
     url: text("url"),
@@ -256,6 +270,7 @@ function fromForm(form: HTMLFormElement, isCommand: boolean, pairs: Pair[]): Ser
     shared: given.has("shared"),
     auth: given.has("oauth") ? "oauth" : "",
     oauth_client: text("oauth_client"),
+    oauth_secret: text("oauth_secret") || (isSecretKept ? null : ""),
     scopes: text("scopes").split(/\s+/).filter(Boolean),
   };
 }

@@ -77,14 +77,14 @@ interface LineProps {
 }
 
 function Line({ server, onOpen, onChange }: LineProps) {
-  const { name, url, command, state, why, agents, editable } = server;
+  const { name, url, command, args, state, why, agents, editable } = server;
   return (
     <li data-server={name}>
       <div>
         <strong dir="auto">{name}</strong>
         <span class={`badge ${{ connected: "fine", failed: "warning", idle: "" }[state]}`}>{w().states[state]}</span>
         <p class="note excerpt" dir="ltr">
-          {url || command}
+          {url || [command, ...args].join(" ")}
         </p>
         {agents.length > 0 && <p class="note">{w().usedBy(agents.join(", "))}</p>}
         {why && <p class="problem">{why}</p>}

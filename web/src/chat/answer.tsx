@@ -16,13 +16,13 @@ import { MessageMenu } from "../versions/menu";
 import { t } from "../words";
 import { seconds } from "../words/time";
 import { Branches } from "./branches";
+import { editing } from "./edit-message";
 import { LiveFigures, ResponseFigures, SettledFigures } from "./figures";
 import { OtherModel } from "./other-model";
 import { tellOutcome } from "./outcome";
 import { joinedText } from "./responses";
 import { joined, Segments, segmentsOf } from "./segments";
 import { Spent, useSpentLimit } from "./spent";
-import { editing } from "./user-message";
 import { WhatToDo } from "./what-to-do";
 
 /** A message did not fit into the model's window. */
@@ -160,7 +160,7 @@ function Settled({ message, earlier, transcript }: SettledProps) {
           </button>
         )}
         {message.run_id && !transcript.isTemporary && <RunLink id={message.run_id} />}
-        <MessageMenu message={message} first={first} transcript={transcript} />
+        <MessageMenu message={message} parts={parts} transcript={transcript} />
         <ResponseFigures parts={parts} ending={ending} />
       </footer>
     </>

@@ -10,7 +10,7 @@ interface CallViewProps {
 
 export function CallView({ arguments: given, preview }: CallViewProps) {
   const parts = argumentsOf(given);
-  if (!parts) return <pre dir="ltr">{wholeCall(given)}</pre>;
+  if (!parts?.length) return <pre dir="ltr">{wholeCall(given)}</pre>;
   const shown = preview ? parts.filter(({ name }) => name !== "content") : parts;
   return (
     <>

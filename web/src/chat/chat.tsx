@@ -2,20 +2,23 @@
 import { place, TEMPORARY } from "../router";
 import { isGuest } from "../state/caller";
 import type { Conversation } from "../state/conversation";
-import { current } from "../state/current";
+import { beginning, current } from "../state/current";
 import { isDemo, isTest, modelForNew } from "../state/models";
 import { setupForNew } from "../state/presets";
 import { titles } from "../state/sessions";
 import { Empty } from "../ui/empty";
+import { Later } from "../ui/later";
 import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 import { Announcer } from "./announcer";
 import { Composer } from "./composer";
 import { Messages } from "./messages";
-import { Queue } from "./queue";
 import { SessionMenu } from "./session-menu";
 import { TemporaryNote, TemporarySwitch } from "./temporary";
+import { SendingMessage } from "./user-message";
+
+const QUEUE = () => import("./queue");
 
 export function Chat() {
   const transcript = current.value;
@@ -30,8 +33,8 @@ export function Chat() {
         <SessionMenu />
       </ViewHeader>
       {isTemporary && transcript?.head.value && <TemporaryNote />}
-      {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Welcome isTemporary={isTemporary} />}
-      {transcript && <Queue transcript={transcript} />}
+      {transcript ? <Body key={transcript.id} transcript={transcript} /> : <Beginning isTemporary={isTemporary} />}
+      {transcript && transcript.queued.value.length > 0 && <Later load={QUEUE} transcript={transcript} />}
       {transcript?.shared.value?.may === "read" ? (
         <p class="only-reading" role="note">
           {t().onlyReading}
@@ -55,9 +58,22 @@ function titleOf({ id, session }: Conversation): string {
   return session.value?.title || titles.value.get(id) || "";
 }
 
+/** No chat yet: a welcome, until something is said. */
+function Beginning({ isTemporary }: { isTemporary: boolean }) {
+  if (beginning.value === null) return <Welcome isTemporary={isTemporary} />;
+  return (
+    <div class="transcript">
+      <div class="column">
+        <SendingMessage content={beginning.value} />
+      </div>
+    </div>
+  );
+}
+
 function Body({ transcript }: { transcript: Conversation }) {
   switch (transcript.loading.value) {
     case "loading":
+      if (transcript.sending.value !== null) return <Messages transcript={transcript} />;
       return <output class="transcript loading" aria-label={t().loading} />;
     case "missing":
       return (

@@ -9,7 +9,7 @@ import { compact, isFull } from "../context/state";
 import { useAttaching } from "../files/attaching";
 import { AddFile, Attachments } from "../files/attachments";
 import { current, modelToAsk, sendMessage, steerRun, stopCurrent } from "../state/current";
-import { giveBack, keepDraft, readDraft, returned } from "../state/drafts";
+import { giveBack, keepDraft, noteTaken, readDraft, returned } from "../state/drafts";
 import { type WhileRunning, whileRunning } from "../state/preferences";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -18,9 +18,9 @@ import { lazily } from "../ui/lazily";
 import { Dictate } from "../voice/dictate";
 import { t } from "../words";
 import { contentOf } from "./content";
+import { editing } from "./edit-message";
 import { growWithText } from "./grow";
 import { ModelPicker } from "./model-picker";
-import { editing } from "./user-message";
 
 /** The height of a line, in pixels, for wheels that count in lines. */
 const LINE = 20;
@@ -52,7 +52,7 @@ export function Composer() {
     const back = returned.value;
     if (!back || back.session !== session) return;
     returned.value = null;
-    write(text && text !== back.text ? `${back.text}\n${text}` : back.text);
+    setText(readDraft(session));
     attaching.set([...back.attached, ...attaching.all]);
     setRefusal(back.why);
   }, [returned.value]);
@@ -72,9 +72,10 @@ export function Composer() {
     }
     if (PROMPT.test(text) && (await insertsPrompt())) return;
     const [said, before] = [text, current.value];
-    write("");
+    setRefusal("");
+    setText(""); // the draft stays until the server has taken it
     const shown = await attaching.whole(); // a message goes with the files that were attached before it was sent
-    if (shown && !said.trim() && !shown.length) return;
+    if (shown && !said.trim() && !shown.length) return noteTaken(session, said);
     if (!shown || current.value !== before) return giveBack(session, said, shown ?? []);
     const { isTaken, place, why } = await (ifBusy === "steer"
       ? steerRun(said.trim())
@@ -85,8 +86,8 @@ export function Composer() {
           ),
           (await makesRoom(ifBusy)) ? "queue" : ifBusy,
         ));
-    if (isTaken) return;
-    giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
+    if (isTaken || place !== session) noteTaken(session, said);
+    if (!isTaken) giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
   };
   const insertsPrompt = async () => {
     const typed = await lazily(() => import("../presets/typed")).catch(() => null);

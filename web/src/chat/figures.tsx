@@ -89,16 +89,14 @@ export function LiveFigures({ live }: { live: LiveRun; transcript: Conversation 
     return () => clearInterval(timer);
   }, []);
   const writing = (now - live.firstWordAt) / 1_000;
-  const isQuiet = !live.open.length && !live.isCalling && now - live.heardAt > 1_500;
+  const isQuiet = !live.isCalling && now - live.heardAt > 1_500;
   const parts = [
     live.model,
-    live.open.length > 0 && t().toolStates.waiting,
-    !isQuiet &&
-      live.firstWordAt > 0 &&
-      !live.joined &&
-      writing > 1 &&
-      `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
-    isQuiet && (isReading(live) ? t().readingPrompt : t().waitingFor)(seconds(now - live.heardAt)),
+    live.open.length
+      ? t().toolStates.waiting
+      : isQuiet
+        ? (isReading(live) ? t().readingPrompt : t().waitingFor)(seconds(now - live.heardAt))
+        : live.firstWordAt > 0 && !live.joined && writing > 1 && `≈ ${t().tokensPerSecond(estimate(live) / writing)}`,
   ];
   return <Figures parts={parts} />;
 }

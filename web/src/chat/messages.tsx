@@ -15,9 +15,10 @@ import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { Answer, NoAnswer } from "./answer";
 import { textOf } from "./content";
+import { editing } from "./edit-message";
 import { found, markFound, unmarkFound } from "./found";
 import { type Shown, shownOf } from "./responses";
-import { editing, Instructions, SendingMessage, UserMessage } from "./user-message";
+import { Instructions, SendingMessage, UserMessage } from "./user-message";
 import { ConversationView } from "./view";
 import { pieces, type Range, type Sized } from "./window";
 
@@ -47,6 +48,10 @@ export function Messages({ transcript }: { transcript: Conversation }) {
     if (sought || !target.value) led.current = target.value;
   }, [target.value, sought, isOnBranch]);
   useFound(view, lines);
+  const isAsking = transcript.sending.value !== null && !transcript.isRunning.value;
+  useLayoutEffect(() => {
+    if (isAsking) view.toEnd(); // whoever says something wants to see it, and its response
+  }, [isAsking]);
   return (
     <div class="transcript-place">
       <div class="transcript" ref={scroller} role="log" aria-live="off" aria-label={t().conversation} tabIndex={-1}>

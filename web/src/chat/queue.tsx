@@ -1,24 +1,24 @@
 /** Messages that wait for their turn: to be seen, changed, and taken back. */
 import { ArrowUp, ChevronUp, Pencil, Square, Trash2 } from "lucide";
-import { useLayoutEffect, useState } from "preact/hooks";
-import { attachedOf, namesOf } from "../files/attached";
+import { useState } from "preact/hooks";
+import { attachedOf, givenBack, namesOf } from "../files/attached";
 import type { Conversation } from "../state/conversation";
 import { act } from "../state/current";
+import { giveBack, placeOfEdit, readDraft } from "../state/drafts";
 import type { Queued } from "../types";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
-import { contentOf, textOf } from "./content";
-import { growWithText } from "./grow";
+import { textOf } from "./content";
+import { EditQueued } from "./edit-queued";
 
-export function Queue({ transcript }: { transcript: Conversation }) {
+export default function Queue({ transcript }: { transcript: Conversation }) {
   const queued = transcript.queued.value;
-  if (!queued.length) return null;
   return (
     <section class="queue" aria-label={t().queuedMessages}>
       <header>
         <h2>{t().queuedCount(queued.length)}</h2>
-        <button type="button" class="small quiet" title={t().stopQueueHint} onClick={() => act((it) => it.stopAll())}>
+        <button type="button" class="small quiet" title={t().stopQueueHint} onClick={stopAll}>
           <Icon node={Square} size={14} /> {t().stopAll}
         </button>
       </header>
@@ -31,6 +31,21 @@ export function Queue({ transcript }: { transcript: Conversation }) {
   );
 }
 
+/** Stop, and put what waited back into the message box: it was written to be read. */
+const stopAll = () =>
+  act(async (it) => {
+    const waiting = it.queued.value;
+    await it.stopAll();
+    giveBack(
+      it.id,
+      waiting
+        .map(({ input }) => textOf(input))
+        .join("\n\n")
+        .trim(),
+      waiting.flatMap(({ input }) => givenBack(attachedOf(input))),
+    );
+  });
+
 interface LineProps {
   item: Queued;
   /** Its place among those that wait, from 1 on. */
@@ -40,19 +55,13 @@ interface LineProps {
 
 function QueuedLine({ item, place, transcript }: LineProps) {
   const line = useElement<HTMLLIElement>();
-  const [isEditing, setEditing] = useState(false);
+  const [isEditing, setEditing] = useState(() => readDraft(placeOfEdit(transcript.id, item.run_id)) !== "");
   const text = textOf(item.input);
-  const save = (value: string) => {
-    setEditing(false);
-    const changed = value.trim();
-    if (changed && changed !== text)
-      act(() => transcript.changeQueued(item.run_id, contentOf(changed, attachedOf(item.input))));
-  };
   const moveUp = async () => {
     await act(() => transcript.moveQueued(item.run_id, place - 1));
     line.current.querySelector("button")?.focus(); // it has changed its place, and lost the focus by that
   };
-  if (isEditing) return <EditQueued text={text} onSave={save} onCancel={() => setEditing(false)} />;
+  if (isEditing) return <EditQueued item={item} transcript={transcript} onClose={() => setEditing(false)} />;
   return (
     <li ref={line}>
       <span dir="auto">{text || namesOf(item.input) || t().image}</span>
@@ -93,46 +102,6 @@ function QueuedLine({ item, place, transcript }: LineProps) {
         onClick={() => act(() => transcript.dropQueued(item.run_id))}
       >
         <Icon node={Trash2} size={16} />
-      </button>
-    </li>
-  );
-}
-
-interface EditQueuedProps {
-  text: string;
-  onSave: (text: string) => void;
-  onCancel: () => void;
-}
-
-function EditQueued({ text, onSave, onCancel }: EditQueuedProps) {
-  const box = useElement<HTMLTextAreaElement>();
-  useLayoutEffect(() => {
-    growWithText(box.current);
-    box.current.focus();
-    box.current.setSelectionRange(-1, -1);
-  }, []);
-  return (
-    <li class="is-edited">
-      <textarea
-        ref={box}
-        rows={1}
-        dir="auto"
-        aria-label={t().queuedMessage}
-        defaultValue={text}
-        onInput={(event) => growWithText(event.currentTarget)}
-        onKeyDown={(event) => {
-          if (event.isComposing || event.shiftKey) return;
-          if (event.key !== "Enter" && event.key !== "Escape") return;
-          event.preventDefault();
-          if (event.key === "Enter") onSave(event.currentTarget.value);
-          else onCancel();
-        }}
-      />
-      <button type="button" class="small" onClick={onCancel}>
-        {t().cancel}
-      </button>
-      <button type="button" class="small primary" onClick={() => onSave(box.current.value)}>
-        {t().save}
       </button>
     </li>
   );

@@ -10,12 +10,12 @@ import { Tools, toolsOf } from "./tools";
 
 interface SegmentsProps {
   segments: Segment[];
-  isGoingOn?: boolean;
+  isGoingOn: boolean;
   /** The calls that wait for a person. */
   waiting?: ReadonlySet<string>;
 }
 
-export function Segments({ segments, isGoingOn = false, waiting = NONE }: SegmentsProps) {
+export function Segments({ segments, isGoingOn, waiting }: SegmentsProps) {
   return segments.map(({ text, tools, inputs, joints }, index) => (
     <div class="segment" key={index}>
       {(text || !tools.length) && (
@@ -28,8 +28,6 @@ export function Segments({ segments, isGoingOn = false, waiting = NONE }: Segmen
     </div>
   ));
 }
-
-const NONE: ReadonlySet<string> = new Set();
 
 /** A message that a person put into the answer while it was being made. */
 function Steered({ text }: { text: string }) {
@@ -45,7 +43,9 @@ function Steered({ text }: { text: string }) {
   );
 }
 
-export function segmentsOf(message: Message, results: ReadonlyMap<string, Message>): Segment[] {
+type Said = Pick<Message, "content" | "steps" | "tool_calls">;
+
+export function segmentsOf(message: Said, results: ReadonlyMap<string, Message>): Segment[] {
   if (message.steps?.length) return message.steps.map(segmentOf);
   return [{ text: textOf(message.content), tools: toolsOf(message, results), inputs: [] }];
 }

@@ -33,7 +33,7 @@ import { Menu, MenuItem } from "../ui/menu";
 import { t } from "../words";
 
 const SETUP_DIALOG = () => import("./setup-dialog");
-const WORKSPACE = () => import("../workspace/dialog");
+const WORKSPACE = () => import("../agents/workspace");
 const SHARE_DIALOG = () => import("../shared/share-dialog");
 const NOTIFICATIONS = () => import("../notifications/menu-items");
 

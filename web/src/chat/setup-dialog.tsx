@@ -7,6 +7,7 @@ import { setupForNew } from "../state/presets";
 import { complain } from "../state/toasts";
 import { Dialog } from "../ui/dialog";
 import { Later } from "../ui/later";
+import { useLeave } from "../ui/leave";
 import { t } from "../words";
 import { draftOf, SetupFields, valuesOf } from "./setup-fields";
 
@@ -16,11 +17,10 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
   const setup = current.value?.session.value ?? setupForNew.value;
   const [draft, setDraft] = useState(() => draftOf(setup));
   const [problem, setProblem] = useState("");
-  const [isAsked, setAsked] = useState(false);
   const [asPreset, setAsPreset] = useState<ReturnType<typeof valuesOf> | null>(null);
   const now = JSON.stringify(draft);
   const isChanged = useMemo(() => now, []) !== now;
-  const close = () => (isChanged && !isAsked ? setAsked(true) : onClose());
+  const { onInput, leave, question } = useLeave(onClose);
   const attempt = async (what: (values: ReturnType<typeof valuesOf>) => unknown) => {
     try {
       await what(valuesOf(draft));
@@ -36,21 +36,14 @@ export default function SetupDialog({ onClose }: { onClose: () => void }) {
     });
   };
   return (
-    <Dialog title={t().chatSettings} onClose={close}>
-      <form onSubmit={save}>
+    <Dialog title={t().chatSettings} onClose={leave}>
+      <form onSubmit={save} onInput={onInput}>
         <SetupFields draft={draft} model={setup.model ?? modelForNew.value} onChange={setDraft} />
         <p class="problem" role="alert">
           {problem}
         </p>
         <footer>
-          {isAsked && (
-            <span class="asked" role="alert">
-              {t().discardChanges}
-              <button type="button" class="danger" onClick={onClose}>
-                {t().discard}
-              </button>
-            </span>
-          )}
+          {question}
           <button type="button" class="quiet" onClick={() => attempt(setAsPreset)}>
             {t().asPreset}
           </button>

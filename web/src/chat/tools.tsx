@@ -10,7 +10,9 @@ import { CallView } from "./call-view";
 import { textOf } from "./content";
 import { gist } from "./whole-call";
 
-export function toolsOf(message: Message, results: ReadonlyMap<string, Message>): ToolActivity[] {
+type Called = Pick<Message, "tool_calls">;
+
+export function toolsOf(message: Called, results: ReadonlyMap<string, Message>): ToolActivity[] {
   return (message.tool_calls ?? []).map(({ id, name, arguments: given }) => ({
     id,
     name,

@@ -1,33 +1,26 @@
 /** What a person said: shown as it was typed, and open to a second thought. */
 
-import { signal } from "@preact/signals";
 import { Pencil } from "lucide";
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { isAway } from "../api";
-import { attachedOf } from "../files/attached";
 import { AttachedFiles } from "../files/shown";
 import type { Conversation } from "../state/conversation";
-import { editMessage } from "../state/current";
 import type { Content, Message } from "../types";
 import { CopyButton } from "../ui/copy";
 import { useDerived } from "../ui/derived";
-import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { MessageMenu } from "../versions/menu";
 import { t } from "../words";
 import { Branches } from "./branches";
-import { contentOf, textOf } from "./content";
+import { textOf } from "./content";
+import { EditMessage, editing } from "./edit-message";
 import { found } from "./found";
-import { growWithText } from "./grow";
-
-/** The message that is being edited. */
-export const editing = signal<string | null>(null);
 
 export function UserMessage({ message, transcript }: { message: Message; transcript: Conversation }) {
   const isEdited = useDerived(() => editing.value === message.id, [message.id]);
   const author = useDerived(() => (transcript.hasAuthors.value ? message.author : undefined), [message.author]);
-  if (isEdited) return <EditBox message={message} session={transcript.id} />;
+  if (isEdited) return <EditMessage message={message} transcript={transcript} />;
   const text = textOf(message.content);
   return (
     <article class="message user" data-message={message.id} aria-label={author ?? t().you}>
@@ -49,7 +42,7 @@ export function UserMessage({ message, transcript }: { message: Message; transcr
           </button>
         )}
         <CopyButton text={text} label={t().copyMessage} />
-        <MessageMenu message={message} first={message} transcript={transcript} />
+        <MessageMenu message={message} parts={[message]} transcript={transcript} />
       </footer>
     </article>
   );
@@ -122,53 +115,4 @@ function withCode(text: string): ComponentChildren {
   return text
     .split(/(^```[^\n]*\n[\s\S]*?^```[ \t]*$)/m)
     .map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part));
-}
-
-function EditBox({ message, session }: { message: Message; session: string }) {
-  const box = useElement<HTMLTextAreaElement>();
-  useLayoutEffect(() => {
-    growWithText(box.current);
-    box.current.focus();
-    box.current.setSelectionRange(-1, -1);
-  }, []);
-  const close = () => {
-    editing.value = null;
-    document.querySelector<HTMLElement>("#composer")?.focus();
-  };
-  const save = () => {
-    const text = box.current.value.trim();
-    const attached = attachedOf(message.content);
-    if (!text && !attached.length) return;
-    editMessage(message.id, contentOf(text, attached));
-    close();
-  };
-  return (
-    <article class="message user is-edited" aria-label={t().editingMessage}>
-      <AttachedFiles content={message.content} session={session} />
-      <textarea
-        ref={box}
-        dir="auto"
-        aria-label={t().yourMessage}
-        defaultValue={textOf(message.content)}
-        onInput={(event) => growWithText(event.currentTarget)}
-        onKeyDown={(event) => {
-          if (event.key === "Escape") {
-            event.preventDefault();
-            close();
-          } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-            event.preventDefault();
-            save();
-          }
-        }}
-      />
-      <footer>
-        <button type="button" onClick={close}>
-          {t().cancel}
-        </button>
-        <button type="button" class="primary" onClick={save}>
-          {t().send}
-        </button>
-      </footer>
-    </article>
-  );
 }

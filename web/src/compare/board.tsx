@@ -38,6 +38,9 @@ export function Board({ comparison, info }: BoardProps) {
   }, [comparison]);
   const show = (pane: number) =>
     panes.current.children[pane]?.scrollIntoView({ behavior: "smooth", inline: "center", block: "nearest" });
+  useEffect(() => {
+    if (made?.status === "running") show(info.panes.length); // it may stand below the others, out of sight
+  }, [made?.run_id]);
   return (
     <>
       <Prompt info={info} />
@@ -72,11 +75,8 @@ export function Board({ comparison, info }: BoardProps) {
           />
         )}
       </div>
-      {isRunning ? (
-        <KeepGoing comparison={comparison} info={info} />
-      ) : (
-        <WhatHappened comparison={comparison} info={info} />
-      )}
+      {isRunning && info.lifetime === "detached" && <p class="compare-note">{t().keepsGoing}</p>}
+      {!isRunning && <WhatHappened comparison={comparison} info={info} />}
       {!isRunning && <Vote comparison={comparison} info={info} />}
       {!isRunning && <Synthesize comparison={comparison} info={info} />}
       <AskBox
@@ -89,20 +89,6 @@ export function Board({ comparison, info }: BoardProps) {
       />
       <Announcer info={info} isRunning={isRunning} />
     </>
-  );
-}
-
-/** A pane that is left should cost nothing more; whoever wants its answer all the same says so. */
-function KeepGoing({ comparison, info }: BoardProps) {
-  if (info.lifetime === "detached") return <p class="compare-note">{t().keepsGoing}</p>;
-  if (!comparison.stopsWhenLeft) return null;
-  return (
-    <p class="compare-note">
-      {t().stopsWhenLeft}{" "}
-      <button type="button" class="small" onClick={() => comparison.keepGoing()}>
-        {t().keepGoing}
-      </button>
-    </p>
   );
 }
 

@@ -22,7 +22,6 @@ export const calls = {
     call<{ data: ListedComparison[] }>("GET", `/api/comparisons?${new URLSearchParams({ limit: "20", query })}`),
   get: (id: string) => call<Comparison>("GET", at(id)),
   remove: (id: string) => call<void>("DELETE", at(id)),
-  detach: (id: string) => call<Comparison>("POST", at(id, "/detach")),
   stop: (id: string) => call<Comparison>("POST", at(id, "/stop")),
   synthesize: (id: string, model: string) => call<Comparison>("POST", at(id, "/synthesis"), { body: { model } }),
   vote: (id: string, winner: Winner) => call<Comparison>("POST", at(id, "/vote"), { body: { winner } }),
@@ -45,7 +44,7 @@ export const streams = {
 
 type Take = (event: ComparisonStreamFrame) => void;
 
-/** Ask, and hand over each event of every pane. Attached panes live by this connection: who aborts it stops them all. */
+/** Ask, and hand over each event of every pane. */
 export function stream(path: string, body: unknown, signal: AbortSignal, take: Take): Promise<void> {
   return read(path, { method: "POST", body: JSON.stringify(body), signal }, take);
 }

@@ -1,18 +1,23 @@
 /** The comparisons that were made before. */
 import { Trash2 } from "lucide";
 import { useEffect, useState } from "preact/hooks";
-import { complain, toast } from "../state/toasts";
+import { toast } from "../state/toasts";
 import type { ListedComparison } from "../types";
+import { Confirm } from "../ui/confirm";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { moment } from "../words/count";
 import { calls } from "./calls";
 import { isBlind } from "./types";
 
+/** Milliseconds until a list that has running comparisons is loaded again. */
+const LOOK_AGAIN = 3_000;
+
 export function Earlier() {
   const [list, setList] = useState<ListedComparison[] | null>(null);
   const [hasMore, setMore] = useState(false);
   const [problem, setProblem] = useState("");
+  const [leaving, setLeaving] = useState<ListedComparison | null>(null);
   const load = async (before = "") => {
     try {
       const page = await calls.list(before);
@@ -26,14 +31,19 @@ export function Earlier() {
   useEffect(() => {
     load();
   }, []);
+  const isRunning = list?.some(({ status }) => status === "running");
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setTimeout(async () => {
+      const fresh = await calls.list("").catch(() => ({ data: [] }));
+      setList((known) => known?.map((each) => fresh.data.find(({ id }) => id === each.id) ?? each) ?? null);
+    }, LOOK_AGAIN);
+    return () => clearTimeout(timer);
+  }, [list, isRunning]);
   const remove = async ({ id }: ListedComparison) => {
-    try {
-      await calls.remove(id);
-      setList((known) => known?.filter((each) => each.id !== id) ?? null);
-      toast(t().comparisonDeleted);
-    } catch (error) {
-      complain(error);
-    }
+    await calls.remove(id);
+    setList((known) => known?.filter((each) => each.id !== id) ?? null);
+    toast(t().comparisonDeleted);
   };
   return (
     <section class="earlier" aria-label={t().earlierComparisons}>
@@ -56,7 +66,10 @@ export function Earlier() {
                 {each.prompt || t().image}
               </span>
               <span class="about">
-                <span>{told(each)}</span>
+                <span>
+                  {each.status === "running" && <strong>{t().toolStates.running} · </strong>}
+                  {told(each)}
+                </span>
                 <span>{moment(each.created_at, "short")}</span>
               </span>
             </a>
@@ -65,7 +78,7 @@ export function Earlier() {
               class="quiet icon-button"
               aria-label={t().delete}
               title={t().delete}
-              onClick={() => remove(each)}
+              onClick={() => setLeaving(each)}
             >
               <Icon node={Trash2} size={16} />
             </button>
@@ -76,6 +89,16 @@ export function Earlier() {
         <button type="button" class="link" onClick={() => load(list?.at(-1)?.id)}>
           {t().showMore}
         </button>
+      )}
+      {leaving && (
+        <Confirm
+          title={t().delete}
+          action={t().delete}
+          onConfirm={() => remove(leaving)}
+          onClose={() => setLeaving(null)}
+        >
+          <p dir="auto">{leaving.prompt || t().image}</p>
+        </Confirm>
       )}
     </section>
   );

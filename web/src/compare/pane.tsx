@@ -19,13 +19,13 @@ import { textOf } from "../chat/content";
 import { money } from "../chat/figures";
 import { ModelDialog } from "../chat/model-dialog";
 import { tellOutcome } from "../chat/outcome";
-import { Tools } from "../chat/tools";
+import { Segments, segmentsOf } from "../chat/segments";
 import { Markdown } from "../markdown/markdown";
 import { Questions } from "../questions";
 import { navigate } from "../router";
 import type { LiveRun } from "../state/live";
 import { complain } from "../state/toasts";
-import type { Comparison, Content, EarlierAnswer, Metrics, Pane as PaneInfo } from "../types";
+import type { Comparison, Content, EarlierAnswer, Metrics, Pane as PaneInfo, Step } from "../types";
 import { CopyButton } from "../ui/copy";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -97,7 +97,7 @@ export function Pane({ comparison, info, pane, live, isExpanded, onExpand }: Pan
 }
 
 /** The words of a pane; the end of what is being said stays in sight, unless its reader has scrolled up. */
-type Said = Pick<PaneInfo, "label" | "status" | "text" | "reasoning" | "earlier" | "pictures">;
+type Said = Pick<PaneInfo, "label" | "status" | "text" | "reasoning" | "earlier" | "pictures"> & { steps?: Step[] };
 
 export function Words({ said, live, prompts }: { said: Said; live: LiveRun | null; prompts: Content[] }) {
   const version = live?.version.value ?? 0;
@@ -126,10 +126,11 @@ export function Words({ said, live, prompts }: { said: Said; live: LiveRun | nul
     >
       <EarlierAnswers earlier={said.earlier ?? []} prompts={prompts} />
       {reasoning && <Reasoning text={reasoning} isGoingOn={isGoingOn && Boolean(live?.isThinking)} />}
-      {live && (
-        <Tools tools={live.tools} isGoingOn={isGoingOn} waiting={new Set(live.open.map(({ asked }) => asked.call))} />
-      )}
-      <Markdown text={text} isStreaming={isGoingOn} />
+      <Segments
+        segments={live?.segments ?? segmentsOf({ content: text, steps: said.steps }, new Map())}
+        isGoingOn={isGoingOn}
+        waiting={new Set(live?.open.map(({ asked }) => asked.call))}
+      />
       {pictures.length > 0 && <Later load={PICTURES} urls={pictures} session={null} />}
       {live && isGoingOn && <Questions live={live} isTemporary />}
       {isSilent && <Waiting notices={live?.notices ?? []} />}

@@ -1,9 +1,7 @@
 /**
  * The comparison that is open: what the server says of it, and the runs that its panes are at.
  *
- * The panes live by one connection, which this module holds: another view can be looked at meanwhile and the panes go
- * on. After a reload the page takes them up again. They are stopped when the page stays closed, unless they were told
- * to keep going.
+ * The panes go on without the page, as the response of a chat does: it takes them up again when it comes back.
  */
 import { batch, signal } from "@preact/signals";
 import { api } from "../api";
@@ -16,35 +14,25 @@ import type { Asked, Winner } from "./types";
 
 const LOOK_AGAIN = 1_000;
 
-/** How long the panes go on without a page that follows them, in seconds: a reload, or a phone that sleeps, is shorter. */
-const LINGER = 10;
-
 export class OpenComparison {
   readonly info = signal<Comparison | null>(null);
   readonly live = signal<ReadonlyMap<number, LiveRun>>(new Map());
   /** The synthesis that is being written. */
   readonly synthesis = signal<LiveRun | null>(null);
   readonly problem = signal("");
-  /** This page holds the connection that the panes live by. */
+  /** This page holds the connection that began the panes. */
   readonly isOurs = signal(false);
   #abort = new AbortController();
+  #isVoting = false;
   /** The number of the newest request: an earlier one that ends late changes nothing. */
   #asked = 0;
 
-  constructor(public id: string | null) {
-    addEventListener("beforeunload", askToStay);
-  }
+  constructor(public id: string | null) {}
 
   /** The id that the server gave it. Whatever is done with a comparison is done after that. */
   get #made(): string {
     if (this.id === null) throw new Error("the comparison has not been made yet");
     return this.id;
-  }
-
-  /** Whoever leaves now stops the panes. */
-  get stopsWhenLeft(): boolean {
-    const info = this.info.value;
-    return info?.lifetime !== "detached" && (this.isOurs.value || (info?.status === "running" && info.linger > 0));
   }
 
   get isRunning(): boolean {
@@ -63,17 +51,12 @@ export class OpenComparison {
   }
 
   create(asked: Asked): Promise<boolean> {
-    return this.#ask(streams.create, { ...asked, linger: LINGER });
+    return this.#ask(streams.create, { ...asked, lifetime: "detached" });
   }
 
   /** Let every pane that did not complete answer again. */
   rerun(): Promise<boolean> {
     return this.#ask(streams.rerun(this.#made), {});
-  }
-
-  /** Let the panes go on when this page is closed. */
-  async keepGoing(): Promise<void> {
-    await this.#replace(calls.detach(this.#made));
   }
 
   turn(prompt: Content): Promise<boolean> {
@@ -102,8 +85,12 @@ export class OpenComparison {
     this.#followSynthesis();
   }
 
-  vote(winner: Winner): Promise<void> {
-    return this.#replace(calls.vote(this.#made, winner));
+  /** Vote, once: the second click of a double click is not meant. */
+  async vote(winner: Winner): Promise<void> {
+    if (this.#isVoting) return;
+    this.#isVoting = true;
+    await this.#replace(calls.vote(this.#made, winner));
+    this.#isVoting = false;
   }
 
   reveal(): Promise<void> {
@@ -193,10 +180,9 @@ export class OpenComparison {
   }
 
   #settled(comparison: Comparison): void {
-    const withTools = [...this.live.value].filter(([, run]) => run.tools.length); // which the comparison does not have
     batch(() => {
       this.info.value = comparison;
-      this.live.value = new Map(withTools);
+      this.live.value = new Map();
       this.isOurs.value = false;
     });
   }
@@ -235,19 +221,10 @@ export class OpenComparison {
 /** The one that is open in this tab. */
 export const open = signal<OpenComparison | null>(null);
 
-/** Let the browser ask, in every view of the page, before it closes one whose panes would stop. */
-function askToStay(event: Event): void {
-  if (open.value?.stopsWhenLeft) event.preventDefault();
-}
-
-/** Where its reader wants to go, while the panes of the one that is open would stop for that. */
-export const leavingFor = signal<string | null>(null);
-
 export function openComparison(id: string | null): void {
   const now = open.value;
   if (id === null && now?.isOurs.value && now.id) return navigate(`/compare/${now.id}`, { replace: true });
   if (now && now.id === id) return;
-  if (now?.stopsWhenLeft) return askFirst(now, `/compare/${id}`);
   now?.leave();
   const next = new OpenComparison(id);
   open.value = next;
@@ -256,25 +233,7 @@ export function openComparison(id: string | null): void {
 
 /** A blank one, whatever is open. */
 export function newComparison(): void {
-  const now = open.value;
-  if (now?.stopsWhenLeft) return askFirst(now, "/compare");
-  now?.leave();
+  open.value?.leave();
   open.value = new OpenComparison(null);
   navigate("/compare");
-}
-
-function askFirst(now: OpenComparison, to: string): void {
-  leavingFor.value = to;
-  if (now.id) navigate(`/compare/${now.id}`, { replace: true });
-}
-
-/** Go where the reader wanted to: the panes go on without them, or stop. */
-export async function leaveNow(isKept: boolean): Promise<void> {
-  const to = leavingFor.value;
-  leavingFor.value = null;
-  await (isKept ? open.value?.keepGoing() : open.value?.stop());
-  open.value?.leave();
-  open.value = null;
-  if (to === "/compare") newComparison();
-  else if (to) navigate(to);
 }

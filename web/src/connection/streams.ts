@@ -15,10 +15,11 @@ const SILENCE = 25_000;
 /** A page that comes back waits no longer than this: a phone closes connections in the background, and says nothing. */
 const SILENCE_ON_WAKING = 11_000;
 /**
- * Nor longer than this for the answer to an attempt, and that a few times: it may have been made while the network was
- * dead, or on one of the idle connections that a browser keeps, which died with it.
+ * Nor longer than this for the answer to an attempt: it may have been made while the network was dead. Of the attempts
+ * that follow, the first ones wait for a sixth, a fifth and so on of this: each may use one of the idle connections that
+ * a browser keeps, which died with the network.
  */
-const UNANSWERED_ON_WAKING = 500;
+const UNANSWERED_ON_WAKING = 1000;
 const QUICK_ATTEMPTS = 6;
 const LONGEST_PAUSE = 5_000;
 
@@ -100,7 +101,9 @@ export class Streams {
       [...this.#cursors].map(([id, cursor]) => (id === LIST ? [id, cursor] : ["session", `${id}@${cursor}`])),
     );
     const headers: Record<string, string> = this.#key ? { authorization: `Bearer ${this.#key}` } : {};
-    const watchdog = new Watchdog(() => abort.abort(), this.#quickAttempts > 0 ? UNANSWERED_ON_WAKING : SILENCE);
+    const isQuick = this.#quickAttempts > 0;
+    const patience = isQuick ? UNANSWERED_ON_WAKING / this.#quickAttempts : SILENCE;
+    const watchdog = new Watchdog(() => abort.abort(), patience);
     this.#watchdog = watchdog;
     try {
       const response = await fetch(`/api/events?${query}`, { headers, signal: abort.signal, cache: "no-store" });

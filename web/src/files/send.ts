@@ -22,7 +22,7 @@ export function sendFile(file: File, { isKept, onProgress, signal }: Sending): P
       isAway.value = false;
       if (request.status === 401) isSignedOut.value = true;
       if (request.status < 300 && request.response) resolve(request.response);
-      else reject(refused(request));
+      else reject(request.status === 413 ? new Error(t().fileTooLarge(file.name)) : refused(request));
     };
     request.onerror = () =>
       reject(file.size > LIKELY_TOO_LARGE ? new Error(t().fileTooLarge(file.name)) : new Unreachable());

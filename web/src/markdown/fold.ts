@@ -10,6 +10,8 @@ export interface Fold {
 type Part = Fold | { index: number; token: Token };
 
 const OPENS = /^\s*<details>\s*(?:<summary>([^<>]*)<\/summary>)?\s*$/i;
+/** All of it without a blank line between: one token, whose words are taken as they are. */
+const WHOLE = /^\s*<details>\s*<summary>([^<>]*)<\/summary>([^<>]*)<\/details>\s*$/i;
 const CLOSES = /^\s*<\/details>\s*$/i;
 
 /** The blocks of a text, with those between an opening and its closing tag as one part. One that is not closed is text. */
@@ -22,7 +24,11 @@ export function folded(tokens: Token[]): Part[] {
     const opening = closings.length && isHtml(token) ? OPENS.exec(token.raw) : null;
     while (next < closings.length && (closings[next] ?? 0) <= index) next++;
     const closing = closings[next];
-    if (!opening || closing === undefined) {
+    const [, summary, text = ""] = (isHtml(token) && WHOLE.exec(token.raw)) || [];
+    if (summary !== undefined) {
+      const words = { type: "text", raw: text, text: text.trim() };
+      parts.push({ index, summary: summary.trim(), tokens: [{ type: "paragraph", raw: text, text, tokens: [words] }] });
+    } else if (!opening || closing === undefined) {
       parts.push({ index, token });
     } else {
       parts.push({ index, summary: (opening[1] ?? "").trim(), tokens: tokens.slice(index + 1, closing) });

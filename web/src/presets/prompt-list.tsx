@@ -4,7 +4,7 @@
  * The focus stays in the box: the arrows walk the list, Enter or Tab takes, Esc closes it.
  */
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { Dialog } from "../ui/dialog";
+import { FormDialog } from "../ui/form-dialog";
 import { t } from "../words";
 import { p } from "../words/presets";
 import "../styles/presets.css";
@@ -142,30 +142,17 @@ function Variables({ prompt, onInsert }: { prompt: Prompt; onInsert: (text: stri
   const close = () => {
     asking.value = null;
   };
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
+  const insert = async (given: FormData) =>
     onInsert(filledIn(prompt, new Map(prompt.variables.map((name) => [name, String(given.get(name) ?? "").trim()]))));
-  };
   return (
-    <Dialog title={p().use(prompt.name)} onClose={close}>
-      <form onSubmit={submit}>
-        {prompt.variables.map((name) => (
-          <label key={name}>
-            <span dir="auto">{name}</span>
-            <textarea name={name} rows={2} dir="auto" onKeyDown={submitOnEnter} />
-          </label>
-        ))}
-        <footer>
-          <button type="button" onClick={close}>
-            {t().cancel}
-          </button>
-          <button type="submit" class="primary">
-            {p().insert}
-          </button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title={p().use(prompt.name)} action={p().insert} onSave={insert} onClose={close}>
+      {prompt.variables.map((name) => (
+        <label key={name}>
+          <span dir="auto">{name}</span>
+          <textarea name={name} rows={2} dir="auto" onKeyDown={submitOnEnter} />
+        </label>
+      ))}
+    </FormDialog>
   );
 }
 

@@ -30,11 +30,13 @@ export const fillIn = (runId: string, input: string, body: { decision: FormDecis
   call<Run>("POST", `/api/runs/${runId}/inputs/${input}`, { body });
 
 /** Send an answer, from a chat or from a pane. If the question is no longer open, the chat is read again. */
-export async function tell(send: Promise<unknown>): Promise<void> {
+export async function tell(send: Promise<unknown>): Promise<boolean> {
   try {
     await send;
+    return true;
   } catch (error) {
     complain(error);
     if (error instanceof ApiError && (error.status === 409 || error.status === 404)) current.value?.load();
+    return false;
   }
 }

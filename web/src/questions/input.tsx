@@ -2,7 +2,7 @@
 import { MessageCircleQuestion } from "lucide";
 import { useState } from "preact/hooks";
 import { visible } from "../chat/whole-call";
-
+import { keepDraft, readDraft } from "../state/drafts";
 import type { InputRequestedEvent } from "../types";
 import { Icon } from "../ui/icon";
 import { filled } from "../words/filled";
@@ -10,12 +10,23 @@ import { q } from "../words/questions";
 import { type FormDecision, fillIn, tell } from "./calls";
 import { type Content, Field, type Filled, filledIn, startOf } from "./fields";
 
-export function InputCard({ input, runId }: { input: InputRequestedEvent; runId: string }) {
+interface CardProps {
+  input: InputRequestedEvent;
+  runId: string;
+  /** What is typed in a temporary chat is kept nowhere. */
+  isTemporary: boolean;
+}
+
+export function InputCard({ input, runId, isTemporary }: CardProps) {
   const [isSent, setSent] = useState(false);
-  const [given, setGiven] = useState<Filled>(() => startOf(input.fields));
+  const [given, setGiven] = useState<Filled>(() => ({ ...startOf(input.fields), ...draftOf(input.id) }));
+  const keep = (now: Filled) => {
+    setGiven(now);
+    if (!isTemporary) keepDraft(input.id, JSON.stringify(now));
+  };
   const decide = async (decision: FormDecision, content: Content = {}) => {
     setSent(true);
-    await tell(fillIn(runId, input.id, { decision, content }));
+    if (await tell(fillIn(runId, input.id, { decision, content }))) keepDraft(input.id, "");
     setSent(false);
   };
   const message = visible(input.message);
@@ -41,7 +52,7 @@ export function InputCard({ input, runId }: { input: InputRequestedEvent; runId:
             field={field}
             label={visible(field.title) || (field.options.length ? message : q().ownWords)}
             value={given[field.name]}
-            onChange={(value) => setGiven({ ...given, [field.name]: value })}
+            onChange={(value) => keep({ ...given, [field.name]: value })}
           />
         ))}
         <footer>
@@ -59,3 +70,5 @@ export function InputCard({ input, runId }: { input: InputRequestedEvent; runId:
     </div>
   );
 }
+
+const draftOf = (input: string): Filled => JSON.parse(readDraft(input) || "{}");

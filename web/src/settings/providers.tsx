@@ -246,6 +246,10 @@ function ProviderDialog({ provider, onClose }: { provider: Provider | null; onCl
             name="base_url"
             type="url"
             defaultValue={provider?.base_url ?? ""}
+            onBlur={({ currentTarget: typed }) => {
+              // To a browser localhost:1234 is an address of the scheme `localhost`.
+              if (/^[\w.-]+:\d/.test(typed.value)) typed.value = `http://${typed.value}`;
+            }}
             required={!hasAddress}
             placeholder={hasAddress ? t().baseUrlDefault : "https://example.org/v1"}
           />

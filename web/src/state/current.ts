@@ -1,6 +1,6 @@
 /** The session that this tab shows, and the one that is about to be made. */
 import { computed, effect, signal, untracked } from "@preact/signals";
-import { ApiError, api, type IfBusy, isAway, key, Unreachable } from "../api";
+import { ApiError, api, type IfBusy, isAway, key, reachable, Unreachable } from "../api";
 import type { Preset } from "../presets/calls";
 import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
@@ -15,6 +15,8 @@ import { complain, toast } from "./toasts";
 import { Transcript } from "./transcript";
 
 export const current = signal<Conversation | null>(null);
+/** The message for which a session is being made. */
+export const beginning = signal<Content | null>(null);
 /** The model of the session that is shown, or of the next one; null if it is none of the list. */
 export const modelToAsk = computed(() => {
   const session = current.value?.session.value;
@@ -75,6 +77,7 @@ interface Sent {
 export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Promise<Sent> {
   let place = current.value?.id ?? null;
   try {
+    if (!current.value) beginning.value = input;
     const transcript = current.value ?? (await begin());
     place = transcript.id;
     await transcript.ask(input, ifBusy);
@@ -83,6 +86,8 @@ export async function sendMessage(input: Content, ifBusy: IfBusy = "reject"): Pr
     if (error instanceof Unreachable) toast(t().notSent, { kind: "bad" });
     else complain(error);
     return { isTaken: false, place };
+  } finally {
+    beginning.value = null;
   }
 }
 
@@ -101,6 +106,7 @@ export async function steerRun(input: string): Promise<Sent> {
 
 async function begin(): Promise<Conversation> {
   if (place.value.id === TEMPORARY) throw new Error("a temporary chat has no session");
+  if (isAway.value) await reachable(500);
   await presetsKnown();
   const { presetId, preset: _, model, ...setup } = setupForNew.value;
   const body = { ...setup, model: model ?? modelForNew.value, preset: presetId };
@@ -130,7 +136,6 @@ export async function act(what: (transcript: Conversation) => Promise<unknown>):
 export const stopCurrent = () => act((it) => it.stop());
 export const regenerate = (messageId: string, model?: string) => act((it) => it.regenerate(messageId, model));
 export const continueAnswer = (messageId: string) => act((it) => it.continue(messageId));
-export const editMessage = (messageId: string, input: Content) => act((it) => it.edit(messageId, input));
 export const showBranch = (messageId: string) => act((it) => it.showBranch(messageId));
 
 export const forkAt = (messageId: string) =>

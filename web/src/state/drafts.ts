@@ -1,14 +1,16 @@
-/** What was typed and not sent, for each session, in this browser; for a temporary chat only in this tab's memory. */
+/**
+ * What was typed and is not on the server yet, in this browser; for a temporary chat only in this tab's memory. Its place
+ * is a session, for its next message, or `placeOfEdit`.
+ */
 import { signal } from "@preact/signals";
 import type { Attached } from "../files/attached";
 import { TEMPORARY } from "../router";
 
-/** A message that was not taken, on its way back to the box of the session that it was for. */
+/** Something on its way back to the box of the session that it was for. Its text is in the draft already. */
 export const returned = signal<Returned | null>(null);
 
 interface Returned {
   session: string | null;
-  text: string;
   attached: Attached[];
   /** What there is to say of it, where one types. */
   why: string;
@@ -17,17 +19,23 @@ interface Returned {
 const PREFIX = "holdfast.draft.";
 const place = (session: string | null) => `${PREFIX}${session ?? "new"}`;
 
-let temporary = "";
+const inMemory = new Map<string, string>();
+/** The place of a message that is being changed. */
+export const placeOfEdit = (session: string, id: string) => `${session}#${id}`;
+const isTemporary = (session: string | null) => session?.startsWith(TEMPORARY);
 
 export function readDraft(session: string | null): string {
-  if (session === TEMPORARY) return temporary;
-  return localStorage.getItem(place(session)) ?? "";
+  return (isTemporary(session) ? inMemory.get(place(session)) : localStorage.getItem(place(session))) ?? "";
 }
 
 export function keepDraft(session: string | null, text: string): void {
-  if (session === TEMPORARY) temporary = text;
+  if (isTemporary(session)) inMemory.set(place(session), text);
   else if (text) localStorage.setItem(place(session), text);
   else localStorage.removeItem(place(session));
+}
+
+export function forgetTemporary(): void {
+  inMemory.clear();
 }
 
 /** Forget all drafts: the next person at this browser must not read them. */
@@ -36,7 +44,16 @@ export function forgetDrafts(): void {
   for (const name of names) if (name.startsWith(PREFIX)) localStorage.removeItem(name);
 }
 
+/** Put something back into the box of a session, above what was typed there since. */
 export function giveBack(session: string | null, text: string, attached: Attached[], why = ""): void {
-  keepDraft(session, text);
-  returned.value = { session, text, attached, why };
+  const since = readDraft(session);
+  keepDraft(session, since && since !== text ? `${text}\n${since}` : text);
+  returned.value = { session, attached, why };
+}
+
+/** Forget the draft of what the server has taken, unless something else was typed since. */
+export function noteTaken(session: string | null, text: string): void {
+  if (readDraft(session) !== text) return;
+  keepDraft(session, "");
+  returned.value ??= { session, attached: [], why: "" }; // its box may have been left, and drawn again with it
 }

@@ -2,14 +2,18 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { isAway, key } from "../api";
 import { type Preset, presetCalls } from "../presets/calls";
+import { place, TEMPORARY } from "../router";
 import type { Setup } from "./conversation";
+import { keepDraft, readDraft } from "./drafts";
 
 export const presets = signal<Preset[]>([]);
 export const defaultPreset = signal<string | null>(null);
 let loading: Promise<void> = Promise.resolve();
 
-/** What was chosen for the next new chat, over what its preset says. */
-const chosen = signal<NewSetup>({});
+const SETUP = "setup";
+
+/** What was chosen for the next new chat, over what its preset says: a draft, as its message is. */
+const chosen = signal<NewSetup>(JSON.parse(readDraft(SETUP) || "{}"));
 
 type NewSetup = Partial<Setup> & {
   /** The id of the preset: another person's may have the same name. */
@@ -40,20 +44,25 @@ function setupOf(preset: Preset | undefined): NewSetup {
   return { ...(model && { model }), system, params, on_break, preset: name, presetId: id };
 }
 
+function choose(setup: NewSetup): void {
+  chosen.value = setup;
+  if (place.value.id !== TEMPORARY) keepDraft(SETUP, JSON.stringify(setup));
+}
+
 /** Change what the next new chat will have. What else sets it up leaves the preset. */
 export function chooseForNew(changes: Partial<Setup>): void {
   const left = LEAVING.some((name) => name in changes) ? { preset: null, presetId: null } : {};
-  chosen.value = { ...chosen.value, ...left, ...changes };
+  choose({ ...chosen.value, ...left, ...changes });
 }
 
 /** Let the next new chat begin with a preset; with none for null. */
 export function choosePresetForNew(preset: Preset | null): void {
-  chosen.value = preset ? setupOf(preset) : NOTHING;
+  choose(preset ? setupOf(preset) : NOTHING);
 }
 
 /** Let the next new chat begin as every new chat does. */
 export function resetForNew(): void {
-  chosen.value = {};
+  choose({});
 }
 
 export function loadPresets(): Promise<void> {

@@ -13,7 +13,7 @@ import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall 
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
 import { Conversation, type Setup } from "./conversation";
-import { giveBack, keepDraft, readDraft } from "./drafts";
+import { forgetTemporary, giveBack, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
 import { modelForNew, onBreakOf } from "./models";
 import { chooseForNew, presetsKnown, resetForNew, setupForNew } from "./presets";
@@ -43,7 +43,7 @@ export class TemporaryChat extends Conversation {
     this.#abort.abort();
     removeEventListener("beforeunload", askBeforeUnload);
     wouldLose.value = () => false;
-    keepDraft(TEMPORARY, "");
+    forgetTemporary();
     resetForNew();
   }
 

@@ -7,7 +7,7 @@
 
 import { X } from "lucide";
 import type { ComponentChildren, TargetedEvent, TargetedMouseEvent } from "preact";
-import { useId, useLayoutEffect } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { t } from "../words";
 import { useElement } from "./element";
 import { Icon } from "./icon";
@@ -22,6 +22,7 @@ interface DialogProps {
 
 export function Dialog({ title, onClose, children, class: name = "", isRequired = false }: DialogProps) {
   const dialog = useElement<HTMLDialogElement>();
+  const focused = useRef<Element | null>(null);
   const id = useId();
   useLayoutEffect(() => {
     const element = dialog.current;
@@ -33,16 +34,23 @@ export function Dialog({ title, onClose, children, class: name = "", isRequired 
       focusAgain(before);
     };
   }, []);
+  /** Chromium closes it at the second Esc whatever `onCancel` says. One that was not taken off then is open again. */
+  const onClosed = ({ currentTarget: element }: TargetedEvent<HTMLDialogElement>) => {
+    if (!element.isConnected || element.open) return;
+    element.showModal();
+    (focused.current as HTMLElement | null)?.focus();
+  };
   const onBackdrop = ({ target, currentTarget }: TargetedMouseEvent<HTMLDialogElement>) => {
     if (target === currentTarget && !isRequired) onClose();
   };
   const onCancel = (event: TargetedEvent<HTMLDialogElement>) => {
     if (event.target !== event.currentTarget) return; // a file was not chosen
+    focused.current = document.activeElement;
     if (event.cancelable) event.preventDefault(); // `onClose` takes it off, or asks first
     if (!isRequired || !event.cancelable) onClose();
   };
   return (
-    <dialog ref={dialog} class={name} aria-labelledby={id} onClick={onBackdrop} onCancel={onCancel}>
+    <dialog ref={dialog} class={name} aria-labelledby={id} onClick={onBackdrop} onCancel={onCancel} onClose={onClosed}>
       <header>
         <h2 id={id}>{title}</h2>
         {!isRequired && (

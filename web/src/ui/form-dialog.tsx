@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { t } from "../words";
 import { useAttempt } from "./attempt";
 import { Dialog } from "./dialog";
+import { useLeave } from "./leave";
 import { Problem } from "./problem";
 
 interface FormDialogProps {
@@ -17,6 +18,7 @@ interface FormDialogProps {
 
 export function FormDialog({ title, action, onSave, onClose, children }: FormDialogProps) {
   const trying = useAttempt();
+  const { onInput, leave, question } = useLeave(onClose);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     event.stopPropagation(); // another form may be around it
@@ -24,11 +26,12 @@ export function FormDialog({ title, action, onSave, onClose, children }: FormDia
     trying.attempt(() => onSave(given));
   };
   return (
-    <Dialog title={title} onClose={onClose}>
-      <form onSubmit={submit} autocomplete="off">
+    <Dialog title={title} onClose={leave}>
+      <form onSubmit={submit} onInput={onInput} autocomplete="off">
         {children}
         <Problem of={trying} />
         <footer>
+          {question}
           <button type="button" onClick={onClose}>
             {t().cancel}
           </button>

@@ -10,21 +10,29 @@ export interface Loaded<T> {
   load: () => Promise<void>;
 }
 
-/** Ask now, and again whenever `asked` changes. The answer to an earlier question is dropped. */
-export function useLoaded<T>(ask: () => Promise<T>, asked: unknown = null): Loaded<T> {
+/**
+ * Ask now, again whenever `asked` changes, and every so many milliseconds while the page is seen. The answer to an
+ * earlier question is dropped.
+ */
+export function useLoaded<T>(ask: () => Promise<T>, asked: unknown = null, every = 0): Loaded<T> {
   const [state, setState] = useState<State<T>>({ is: "loading" });
   const newest = useRef(0);
-  const load = async () => {
+  const look = async (isRepeated: boolean) => {
     const mine = ++newest.current;
     const next = await ask().then(ready<T>, failed);
-    if (mine === newest.current) setState(next);
+    if (mine === newest.current && !(isRepeated && next.is === "failed")) setState(next);
   };
+  const load = () => look(false);
   useEffect(() => {
     load();
     return () => {
       newest.current++;
     };
   }, [asked]);
+  useEffect(() => {
+    const timer = every && setInterval(() => !document.hidden && look(true), every);
+    return () => clearInterval(timer);
+  }, [asked, every]);
   return { state, load };
 }
 

@@ -1,66 +1,56 @@
 /** An answer as a text that a person can change: saved as another version, or gone on with by a model. */
 import { Play, Shuffle } from "lucide";
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { textOf } from "../chat/content";
-import { growWithText } from "../chat/grow";
+import { useEdit } from "../chat/draft-area";
+import { editing } from "../chat/edit-message";
 import { ModelDialog } from "../chat/model-dialog";
-import { editing } from "../chat/user-message";
 import { act } from "../state/current";
 import type { Message } from "../types";
-import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
 import { t } from "../words";
 import { v } from "../words/versions";
 import { versions } from "./calls";
 
 export default function AnswerEdit({ message, session }: { message: Message; session: string }) {
-  const box = useElement<HTMLTextAreaElement>();
   const [isChoosing, setChoosing] = useState(false);
   const hasSteps = Boolean(message.steps?.length);
-  useLayoutEffect(() => {
-    growWithText(box.current);
-    box.current.focus();
-    box.current.setSelectionRange(-1, -1);
-  }, []);
+  const text = hasSteps ? (message.steps?.at(-1)?.text ?? "") : textOf(message.content);
+  const edit = useEdit(session, message.id, text);
   const close = () => {
     editing.value = null;
     document.getElementById("composer")?.focus();
   };
+  const cancel = () => {
+    edit.forget();
+    close();
+  };
   const save = () => {
-    const text = box.current.value;
-    if (text.trim())
+    const changed = edit.read();
+    if (changed.trim())
       act(async (it) => {
-        await versions.edit(session, message.id, text);
-        close();
+        await versions.edit(session, message.id, changed);
+        cancel();
         await it.load();
       });
   };
   const goOn = (model?: string) => {
-    const text = box.current.value;
     act(async () => {
-      await versions.forkMessage(session, message.id, text, model);
-      close();
+      await versions.forkMessage(session, message.id, edit.read(), model);
+      cancel();
     });
   };
-  const text = hasSteps ? (message.steps?.at(-1)?.text ?? "") : textOf(message.content);
   return (
     <article class="message answer is-edited" aria-label={v().editingResponse}>
-      <textarea
-        ref={box}
-        dir="auto"
-        aria-label={v().responseText}
-        defaultValue={text}
-        onInput={(event) => growWithText(event.currentTarget)}
-        onKeyDown={(event) => {
-          if (event.key !== "Escape" && !(event.key === "Enter" && (event.ctrlKey || event.metaKey))) return;
-          event.preventDefault();
-          if (event.key === "Escape") close();
-          else save();
-        }}
-      />
+      {edit.area({
+        label: v().responseText,
+        isToSave: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey),
+        onSave: save,
+        onLeave: close,
+      })}
       <p class="note">{hasSteps ? v().editStepHint : v().editHint}</p>
       <footer>
-        <button type="button" onClick={close}>
+        <button type="button" onClick={cancel}>
           {t().cancel}
         </button>
         {!hasSteps && !message.tool_calls?.length && (

@@ -2,8 +2,8 @@
 import type { ReadonlySignal } from "@preact/signals";
 import { Check, Pencil, ThumbsDown, ThumbsUp, Trash2, Volume2, VolumeX } from "lucide";
 import { useEffect } from "preact/hooks";
+import { editing } from "../chat/edit-message";
 import { joinedText } from "../chat/responses";
-import { editing } from "../chat/user-message";
 import { act, current, showBranch } from "../state/current";
 import { complain, toast } from "../state/toasts";
 import type { Message } from "../types";
@@ -15,13 +15,13 @@ import { loadThumbs, thumbOf, vote } from "./thumbs";
 
 interface ItemsProps {
   message: Message;
-  first: Message;
+  parts: readonly Message[];
   session: string;
   isBusy: ReadonlySignal<boolean>;
   askWhy: () => void;
 }
 
-export default function Items({ message, first, session, isBusy, askWhy }: ItemsProps) {
+export default function Items({ message, parts, session, isBusy, askWhy }: ItemsProps) {
   const isAnswer = message.role === "assistant";
   const isOwn = !current.value?.shared.value;
   useEffect(() => {
@@ -44,13 +44,13 @@ export default function Items({ message, first, session, isBusy, askWhy }: Items
       {isAnswer && canRead() && (
         <MenuItem
           icon={isRead ? VolumeX : Volume2}
-          onClick={() => (isRead ? stopReading() : readAloud(message.id, joinedText([message])))}
+          onClick={() => (isRead ? stopReading() : readAloud(message.id, joinedText(parts)))}
         >
           {isRead ? v().stopReading : v().readAloud}
         </MenuItem>
       )}
       {!isBusy.value && (
-        <MenuItem icon={Trash2} kind="bad" onClick={() => remove(session, first.id)}>
+        <MenuItem icon={Trash2} kind="bad" onClick={() => remove(session, (parts[0] ?? message).id)}>
           {isAnswer ? v().deleteResponse : v().deleteMessage}
         </MenuItem>
       )}
@@ -58,7 +58,7 @@ export default function Items({ message, first, session, isBusy, askWhy }: Items
   );
 }
 
-function Votes({ message, session, askWhy }: Omit<ItemsProps, "message" | "first" | "isBusy"> & { message: string }) {
+function Votes({ message, session, askWhy }: Omit<ItemsProps, "message" | "parts" | "isBusy"> & { message: string }) {
   const chosen = thumbOf(message)?.vote;
   const choose = async (now: Vote) => {
     try {

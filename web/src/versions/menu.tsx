@@ -12,12 +12,12 @@ const WHY = () => import("./why");
 
 interface MessageMenuProps {
   message: Message;
-  /** The first part of a response: who deletes it, deletes all of it. */
-  first: Message;
+  /** The parts of a response that was continued, this one last. */
+  parts: readonly Message[];
   transcript: Conversation;
 }
 
-export function MessageMenu({ message, first, transcript }: MessageMenuProps) {
+export function MessageMenu({ message, parts, transcript }: MessageMenuProps) {
   const [isAsked, setAsked] = useState(false);
   if (!transcript.mayWrite.value || transcript.isTemporary) return null;
   return (
@@ -26,7 +26,7 @@ export function MessageMenu({ message, first, transcript }: MessageMenuProps) {
         <Later
           load={ITEMS}
           message={message}
-          first={first}
+          parts={parts}
           session={transcript.id}
           isBusy={transcript.isRunning}
           askWhy={() => setAsked(true)}

@@ -4,10 +4,9 @@ import { useEffect } from "preact/hooks";
 import { Board } from "../compare/board";
 import { ScoresPage } from "../compare/scores";
 import { Start } from "../compare/start";
-import { leaveNow, leavingFor, newComparison, open, openComparison } from "../compare/state";
+import { newComparison, open, openComparison } from "../compare/state";
 import "../styles/views.css";
 import "../styles/compare.css";
-import { Dialog } from "../ui/dialog";
 import { Empty } from "../ui/empty";
 import { Icon } from "../ui/icon";
 import { usePageTitle } from "../ui/page-title";
@@ -35,31 +34,7 @@ export default function Compare({ id }: { id: string | null }) {
         )}
       </ViewHeader>
       {id === "scores" ? <ScoresPage /> : <Opened />}
-      {leavingFor.value !== null && <LeaveDialog />}
     </div>
-  );
-}
-
-/** Asks before it leaves panes that would stop. */
-function LeaveDialog() {
-  const stay = () => {
-    leavingFor.value = null;
-  };
-  return (
-    <Dialog title={t().leaveRunning} onClose={stay}>
-      <p>{t().leaveRunningWhy}</p>
-      <footer>
-        <button type="button" onClick={stay}>
-          {t().cancel}
-        </button>
-        <button type="button" onClick={() => leaveNow(false)}>
-          {t().stopAndLeave}
-        </button>
-        <button type="button" class="primary" onClick={() => leaveNow(true)}>
-          {t().keepGoing}
-        </button>
-      </footer>
-    </Dialog>
   );
 }
 

@@ -11,9 +11,12 @@ import { usePageTitle } from "../ui/page-title";
 import { ViewHeader } from "../ui/view-header";
 import { t } from "../words";
 
+/** Milliseconds after which the page looks again what has run. */
+const LOOK_AGAIN = 5_000;
+
 export default function SchedulesView() {
-  const schedules = useLoaded(scheduleCalls.schedules);
-  const triggers = useLoaded(scheduleCalls.triggers);
+  const schedules = useLoaded(scheduleCalls.schedules, null, LOOK_AGAIN);
+  const triggers = useLoaded(scheduleCalls.triggers, null, LOOK_AGAIN);
   usePageTitle(t().schedules);
   return (
     <>

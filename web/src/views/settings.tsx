@@ -3,11 +3,11 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { Accounts } from "../agents/accounts";
+import { Permissions } from "../agents/permissions";
 import { key } from "../api";
 import { Shortcuts } from "../help";
 import { withoutKey } from "../people/passing";
 import { DefaultModel, Fallbacks, TitleModel } from "../settings/models";
-import { Permissions } from "../settings/permissions";
 import { Providers } from "../settings/providers";
 import { load, problem, settings } from "../settings/state";
 import { OwnShares } from "../shared/own-shares";

@@ -93,6 +93,7 @@ const en = {
   accountConnected: (name: string) => `Connected: ${name}`,
   oauth: "People connect accounts of their own (OAuth)",
   clientId: "Client id for OAuth (blank: register by itself)",
+  clientSecret: "Client secret, if the id has one",
   scopes: "Scopes for OAuth (blank: what the server asks for)",
 };
 
@@ -193,6 +194,7 @@ const de: AgentWords = {
   accountConnected: (name) => `Verbunden: ${name}`,
   oauth: "Jeder verbindet ein eigenes Konto (OAuth)",
   clientId: "Client-ID für OAuth (leer: meldet sich selbst an)",
+  clientSecret: "Geheimnis des Clients, falls er eines hat",
   scopes: "Scopes für OAuth (leer: was der Server verlangt)",
 };
 
@@ -295,6 +297,7 @@ const ar: AgentWords = {
   accountConnected: (name) => `تم الوصل: ${name}`,
   oauth: "يصل كل شخص حسابه الخاص (OAuth)",
   clientId: "معرّف العميل لـ OAuth (فارغ: تسجيل تلقائي)",
+  clientSecret: "سرّ العميل، إن وُجد",
   scopes: "نطاقات OAuth (فارغ: ما يطلبه الخادم)",
 };
 

@@ -45,7 +45,8 @@ export function percent(share: number): string {
 }
 
 export function moment(at: string | number, timeStyle: "short" | "medium" = "medium"): string {
-  return new Date(at).toLocaleString(locale.value, { dateStyle: "medium", timeStyle });
+  const told = new Date(at).toLocaleString(locale.value, { dateStyle: "medium", timeStyle });
+  return locale.value.startsWith("ar") ? `\u2068${told}\u2069` : told; // beside a Latin name its parts would change places
 }
 
 export function clock(at: string | number): string {

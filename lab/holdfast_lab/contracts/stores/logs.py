@@ -337,3 +337,19 @@ async def a_place_in_the_feed_has_the_run_that_was_active_there(case: Case) -> N
     active = [None, None, *[first.id] * 4, None, None, None, *[second.id] * 3]
     assert [FeedPlace(run_id, 9) for run_id in active] == places
     assert await case.store.feed_place(case.id("unknown"), 0) is None
+
+
+@CHECKS.add
+async def a_place_beyond_the_end_of_the_feed_is_its_end(case: Case) -> None:
+    """A client may send any number. It has seen all that there is, and not what is still to come."""
+    await case.session()
+    await case.start("r", case.user("a"))
+    end = len(await case.feed())
+    reader, far = case.id("reader"), 2**53
+
+    assert FeedPlace(run_id=case.id("r"), end=end) == await case.store.feed_place(case.id("s"), far)
+    assert [] == await case.feed(after=far)
+    assert await case.store.note_reader(case.id("s"), reader, seen=far, told=far)
+    assert not await case.store.note_reader(case.id("s"), reader, seen=far + 1)
+    standing = (await case.store.standings(reader, [case.id("s")]))[case.id("s")]
+    assert (end, end, end) == (standing.end, standing.seen, standing.told)

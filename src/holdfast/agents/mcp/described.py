@@ -53,6 +53,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """All owners have the same connection."""
     oauth: bool = False
     """Each owner has a token of its own, or all have one if it is shared."""
+    oauth_client: str = ""
+    """The client that was given for it; empty if Holdfast registers itself."""
+    oauth_secret: str = ""
+    """The secret of that client; empty if it has none."""
 
     def redacted(self, text: str) -> str:
         """Return an error message of the server or the connection without secrets."""
@@ -68,6 +72,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
         values = [
             *self.env.values(),
             *self.headers.values(),
+            self.oauth_secret,
             *(value for _, value in parse_qsl(urlsplit(self.url).query)),
         ]
         return [*values, *(value.removeprefix("Bearer ") for value in values)]

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from ...server.features.accounts.people.accounts import Accounts
+from ...store import Store
 from ...store.people.audit import AuditFilter, ChainCheck
-from ..commands import one_line_errors
-from .beside import KeysBeside, beside
+from .beside import beside
 from .folder import folder_options, settings_of
 
 _PAGE = 500
@@ -31,7 +31,6 @@ def audit() -> None:
 @click.option("--until", type=TIME, metavar="DATE", help="Only before this time (UTC).")
 @click.option("--after", type=int, default=0, help="Only entries with higher numbers: where the last export ended.")
 @folder_options
-@one_line_errors
 def audit_export(
     actor: str | None,
     action: str | None,
@@ -42,7 +41,7 @@ def audit_export(
 ) -> None:
     """Print the entries as JSON lines, the oldest first."""
 
-    async def work(store: KeysBeside) -> None:
+    async def work(store: Store) -> None:
         actors = None if actor is None else await Accounts(store).ids_of(actor)
         filter = AuditFilter(actors=actors, action=action, since=_seconds(since), until=_seconds(until))
         await _print_lines(store, filter, after, sys.stdout.buffer)
@@ -53,11 +52,10 @@ def audit_export(
 @audit.command("verify")
 @click.option("--head", default="", metavar="NUMBER:DIGEST", help="An earlier head, which must still be in the log.")
 @folder_options
-@one_line_errors
 def audit_verify(head: str, **where: Any) -> None:
     """Check that no entry was changed or removed. Print the head: keep it elsewhere to verify with it later."""
 
-    async def work(store: KeysBeside) -> tuple[ChainCheck, str]:
+    async def work(store: Store) -> tuple[ChainCheck, str]:
         end, check, found = await store.audit_end(), ChainCheck(), not head
         while entries := await store.read_audit(AuditFilter(), after=check.last[0], limit=_PAGE):
             check.add(entry for entry in entries if entry.n <= end[0])
@@ -73,7 +71,7 @@ def audit_verify(head: str, **where: Any) -> None:
     click.echo(f"The audit log is intact: {check.checked} entries. Head: {check.last[0]}:{check.last[1]}")
 
 
-async def _print_lines(store: KeysBeside, filter: AuditFilter, after: int, output: BinaryIO) -> None:
+async def _print_lines(store: Store, filter: AuditFilter, after: int, output: BinaryIO) -> None:
     while entries := await store.read_audit(filter, after=after, limit=_PAGE):
         output.write(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
         after = entries[-1].n

@@ -30,7 +30,6 @@ from ...server.live.saved_settings import saved_file
 from ...server.secrets.key_sources import KEY_FILE, SecretKeyFile
 from ...store.folder import check_folder, make_folder, open_file
 from .. import show
-from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_of, folder_options
 
 DATABASE = "holdfast.db"
@@ -48,7 +47,6 @@ PARTIAL = ("holdfast.db.before-", f"{KEY_FILE}.")
 @click.argument("target", type=click.Path(dir_okay=False))
 @click.option("--with-secret-key", is_flag=True, help="Include the key that encrypts providers' keys (secret.key).")
 @folder_options
-@one_line_errors
 def backup(target: str, with_secret_key: bool, **where: Any) -> None:
     """Write chats, runs, keys, settings and agents' files to one file. The server may keep running.
 
@@ -157,9 +155,17 @@ class _Digesting:
         return self._hash.hexdigest()
 
 
+def _no_link(path: str, flags: int) -> int:
+    """Open a file that is no link: an agent may have put one in its folder since that was listed."""
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
 def _add(tar: tarfile.TarFile, file: pathlib.Path, name: str) -> str:
     """Add a file, and return the digest of the added bytes."""
-    with file.open("rb") as opened, show.Progress(f"writing {file.name}", file.stat().st_size) as progress:
+    with (
+        open(file, "rb", opener=_no_link) as opened,
+        show.Progress(f"writing {file.name}", file.stat().st_size) as progress,
+    ):
         reading = _Digesting(opened, progress)
         tar.addfile(tar.gettarinfo(arcname=name, fileobj=opened), reading)
     return reading.digest
@@ -198,14 +204,14 @@ def _files(folder: pathlib.Path, left_out: Collection[str]) -> Iterator[pathlib.
         if file.is_file():
             yield file
         elif file.is_dir():
-            yield from (below for below in (file, *sorted(file.rglob("*"))) if below.is_file() or below.is_dir())
+            below = (file, *sorted(file.rglob("*")))
+            yield from (each for each in below if not each.is_symlink() and (each.is_file() or each.is_dir()))
 
 
 @click.command()
 @click.argument("source", type=click.Path(exists=True, dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Only read the whole file and compare it with its digests.")
 @folder_options
-@one_line_errors
 def restore(source: str, dry_run: bool, **where: Any) -> None:
     """Restore a backup into an empty data folder.
 

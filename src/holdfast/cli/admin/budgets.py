@@ -13,9 +13,8 @@ from ...access import NO_BUDGET, Budget
 from ...server.features.accounts.people.accounts import Account
 from ...server.features.accounts.people.people import People
 from ...server.features.audit.audit import AuditNote
-from ...store import KeyRecord
-from ..commands import one_line_errors
-from .beside import KeysBeside, audited, beside, person
+from ...store import KeyRecord, Store
+from .beside import audited, beside, person
 from .folder import folder_options, settings_of
 
 _OPTIONS = {
@@ -42,16 +41,15 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("name")
 @budget_options
 @folder_options
-@one_line_errors
 def user_budget(name: str, **options: Any) -> None:
     """Set the budget of a person, which replaces the earlier one. Without options, print it."""
     budget, where = _parted(options)
 
-    async def present(store: KeysBeside) -> Budget:
+    async def present(store: Store) -> Budget:
         return (await person(store, name)).body.budget
 
-    async def work(store: KeysBeside, note: AuditNote) -> Budget:
-        async def changed(account: Account) -> Account:
+    async def work(store: Store, note: AuditNote) -> Budget:
+        def changed(account: Account) -> Account:
             return replace(account, budget=budget)
 
         note.target, note.details = (await person(store, name)).id, {"changed": "budget"}
@@ -66,15 +64,14 @@ def user_budget(name: str, **options: Any) -> None:
 @click.argument("name")
 @budget_options
 @folder_options
-@one_line_errors
 def key_budget(name: str, **options: Any) -> None:
     """Set the budget of a key, by its name or id, for what starts from then on. Without options, print it."""
     budget, where = _parted(options)
 
-    async def present(store: KeysBeside) -> Budget:
+    async def present(store: Store) -> Budget:
         return _named(await store.list_keys(), name).details.budget
 
-    async def work(store: KeysBeside, note: AuditNote) -> Budget:
+    async def work(store: Store, note: AuditNote) -> Budget:
         key = _named(await store.list_keys(), name)
         note.target, note.details = key.id, {"changed": "budget"}
         await store.change_key(key.id, replace(key.details, budget=budget))

@@ -26,10 +26,13 @@ from ...server.config.settings import (
 from ...server.config.settings_file import NAME, config_folder, named_file
 from ...server.live.live_settings import with_saved
 from ...store.place import without_password
-from ..commands import json_option, one_line_errors, settings_file_in_use
+from ..commands import Port, json_option, one_line_errors, settings_file_in_use
 from .settings_check import problems
 
-HIDDEN = ("api_key", "cluster_key", "secret_key", "headers", "query", "proxy", "url", "base_url", "args", "env")
+HIDDEN = (
+    *("api_key", "cluster_key", "secret_key", "oauth_secret"),
+    *("headers", "query", "proxy", "url", "base_url", "args", "env"),
+)
 """Settings and fields that are, or may hold, a secret."""
 
 
@@ -43,7 +46,7 @@ def of_serve(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--config", "file", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml)."),
         click.option("--data", type=click.Path(), help="Data folder."),
-        click.option("--port", type=click.IntRange(0, 65535), help="As for `serve`."),
+        click.option("--port", type=Port(0, 65535), help="As for `serve`."),
         click.option("--host", help="As for `serve`."),
     ):
         command = option(command)

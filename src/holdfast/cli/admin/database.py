@@ -12,10 +12,12 @@ from typing import Any
 import click
 
 from ...store.opening import open_store, pending_steps
+from ...store.opening.copying import copy_store
 from ...store.place import without_password
 from ...store.rows.structs import DECODERS
 from ...store.rows.tables import MISCOUNTED, TABLES
 from ...store.sqlite import StoreInUse
+from .. import show
 from ..commands import one_line_errors
 from .folder import copy_database, database_of, folder_options, read_only, settings_of
 
@@ -29,7 +31,6 @@ def db() -> None:
 
 @db.command("check")
 @folder_options
-@one_line_errors
 def db_check(**where: Any) -> None:
     """Read the whole database and report damage. The server may keep running."""
     path = database_of(**where)
@@ -78,7 +79,6 @@ def _can_be_decoded(decode: Callable[[bytes], Any], value: bytes) -> bool:
 @db.command("backup")
 @click.argument("target", type=click.Path(dir_okay=False))
 @folder_options
-@one_line_errors
 def db_backup(target: str, **where: Any) -> None:
     """Copy only the database to a file. The server may keep running. See also `holdfast backup`."""
     path, copy = database_of(**where), pathlib.Path(target)
@@ -91,7 +91,6 @@ def db_backup(target: str, **where: Any) -> None:
 @db.command("migrate")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @folder_options
-@one_line_errors
 def db_migrate(dry_run: bool, **where: Any) -> None:
     """Upgrade the database to this version, after a copy of it. `holdfast serve` does the same.
 
@@ -119,3 +118,29 @@ def _open_and_close(url: str) -> None:
     except StoreInUse as error:
         raise click.ClickException(f"{error} Stop the server first.") from None
     asyncio.run(store.close())
+
+
+@click.command("copy")
+@click.argument("source")
+@click.argument("target")
+@one_line_errors
+def copy_command(source: str, target: str) -> None:
+    """Copy everything between SQLite and PostgreSQL, to a store that is empty.
+
+    That is chats, runs, logs, documents, pictures and keys.
+
+    SOURCE and TARGET are sqlite:FOLDER or postgresql://user@host:port/dbname. No server may use either of them
+    meanwhile. A copy that was interrupted continues when the command is repeated. At the end both stores are compared.
+    Not part of a store, and not copied, are the other files of the data folder: settings made in the browser, and
+    folders of agents.
+    """
+    shown: dict[str, int] = {}
+
+    def progress(what: str, done: int, total: int) -> None:
+        tenth = done * 10 // max(total, 1)
+        if shown.get(what) != tenth:
+            shown[what] = tenth
+            show.note(f"{what}: {done} of {total}")
+
+    rows = asyncio.run(copy_store(source, target, progress))
+    click.echo(f"Copied and compared {show.plural(rows, 'row')}.")

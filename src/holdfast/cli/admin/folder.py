@@ -14,17 +14,15 @@ import click
 from ...server.config.settings import Settings, data_folder, load
 from ...store.place import without_password
 from .. import show
-from ..commands import settings_file_in_use
+from ..commands import one_line_errors, settings_file_in_use
 
 _PAGES = 4096  # of the database, copied in one step
 
 
 def folder_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the data folder."""
-    data = click.option("--data", type=click.Path(), help="Data folder.")
-    return data(
-        click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")(command)
-    )
+    """Add the options that choose the data folder. Expected errors are shown in one line."""
+    config = click.option("--config", type=click.Path(), help="Settings file (~/.config/holdfast/holdfast.toml).")
+    return click.option("--data", type=click.Path(), help="Data folder.")(config(one_line_errors(command)))
 
 
 def settings_of(data: str | None, config: str | None) -> Settings:

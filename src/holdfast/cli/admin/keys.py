@@ -12,11 +12,11 @@ from ...access import KEY_SCOPES
 from ...server.features.accounts.made_keys import NewKey, check_key_name, new_key
 from ...server.features.accounts.people.accounts import Accounts
 from ...server.features.audit.audit import AuditNote
-from ...store import KeyDetails, KeyRecord
+from ...store import KeyDetails, KeyRecord, Store
 from .. import show
-from ..commands import json_option, one_line_errors
-from ..tables import Column, TableCell, print_list, when
-from .beside import KeysBeside, audited, beside, person
+from ..commands import json_option
+from ..tables import Column, print_list, when
+from .beside import audited, beside, person
 from .budgets import key_budget
 from .folder import folder_options, settings_of
 
@@ -26,7 +26,7 @@ def key() -> None:
     """Create, list and revoke API keys for the server. Each key has its own sessions."""
 
 
-async def _in_force(store: KeysBeside) -> list[KeyRecord]:
+async def _in_force(store: Store) -> list[KeyRecord]:
     return [key for key in await store.list_keys() if key.revoked_at is None]
 
 
@@ -46,7 +46,6 @@ async def _in_force(store: KeysBeside) -> list[KeyRecord]:
 @click.option("--user", help="Make it a key of this person's account.")
 @click.option("--owner", default="", help="Make it one more key of this service, by the owner in `holdfast key ls`.")
 @folder_options
-@one_line_errors
 def key_new(
     name: str,
     admin: bool,
@@ -68,7 +67,7 @@ def key_new(
         made_by="command line",
     )
 
-    async def make(store: KeysBeside, note: AuditNote) -> NewKey:
+    async def make(store: Store, note: AuditNote) -> NewKey:
         if user is None:
             check_key_name(name, settings)
             if owner and await store.account_of(owner) != "":
@@ -90,13 +89,9 @@ def key_new(
 @key.command("ls")
 @json_option
 @folder_options
-@one_line_errors
 def key_ls(as_json: bool, **where: Any) -> None:
     """List the active keys."""
     keys = beside(settings_of(**where), _in_force)
-    if not keys:
-        show.note("No keys. Create one with: holdfast key new NAME")
-    rows = [(key.name, key.owner, when(iso(key.created_at)), _ends(key), _rights(key), key.id) for key in keys]
     listed = [
         {
             "id": key.id,
@@ -110,27 +105,29 @@ def key_ls(as_json: bool, **where: Any) -> None:
         }
         for key in keys
     ]
-    columns = (Column("name"), Column("owner"), Column("created"), Column("expires"), Column("rights"), Column("id"))
-    print_list(columns, rows, json=listed if as_json else None)
+    columns = (
+        Column("name"),
+        Column("owner"),
+        Column("created", lambda key: when(key["created_at"])),
+        Column("expires", lambda key: when(key["expires_at"])),
+        Column("rights", _rights),
+        Column("id"),
+    )
+    print_list(columns, listed, as_json, empty="No keys. Create one with: holdfast key new NAME")
 
 
-def _ends(key: KeyRecord) -> str | TableCell:
-    return "" if key.details.expires_at is None else when(iso(key.details.expires_at))
-
-
-def _rights(key: KeyRecord) -> str:
-    return ", ".join(key.details.scopes) if key.details.scopes is not None else "admin" if key.admin else ""
+def _rights(key: dict[str, Any]) -> str:
+    return ", ".join(key["scopes"]) if key["scopes"] is not None else "admin" if key["admin"] else ""
 
 
 @key.command("revoke")
 @click.argument("name")
 @folder_options
-@one_line_errors
 def key_revoke(name: str, **where: Any) -> None:
     """Revoke a key by its name or id. It stops working within a second, and its open requests end."""
     settings = settings_of(**where)
 
-    async def revoke(store: KeysBeside, note: AuditNote) -> bool:
+    async def revoke(store: Store, note: AuditNote) -> bool:
         found = [key for key in await _in_force(store) if name in (key.name, key.id)]
         if len(found) > 1:
             raise click.ClickException(f"Several people have a key {name!r}. Name its id: see `holdfast key ls`.")

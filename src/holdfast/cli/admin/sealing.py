@@ -18,7 +18,6 @@ from ...server.secrets.key_sources import SecretKeyFile, SecretKeys, given_keys,
 from ...server.secrets.sealer import Sealer
 from ...store.opening import open_store
 from .. import show
-from ..commands import one_line_errors
 from .beside import beside
 from .folder import folder_options, settings_of
 
@@ -37,7 +36,6 @@ def secrets() -> None:
 
 @secrets.command("rotate")
 @folder_options
-@one_line_errors
 def secrets_rotate(**where: Any) -> None:
     """Encrypt all stored secrets with another key. Servers may keep running.
 
@@ -85,7 +83,6 @@ def _result(changed: bool, then: str) -> str:
 @secrets.command("reset")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @folder_options
-@one_line_errors
 def secrets_reset(yes: bool, **where: Any) -> None:
     """Delete the encrypted secrets, if their key is lost. Chats, runs, API keys and all other settings stay.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -19,12 +18,13 @@ from ...server.features.accounts.people.people import People
 from ...server.features.audit.audit import AuditNote
 from ...server.features.data.archive import Archive
 from ...server.features.data.bringing_in import BroughtIn, Importing
+from ...store import Store
 from ...store.documents import Stored
 from .. import show
 from ..client import local_url
-from ..commands import json_option, one_line_errors
-from ..tables import Column, TableCell, print_list, when
-from .beside import KeysBeside, audited, beside, person
+from ..commands import json_option, whole_file
+from ..tables import Column, print_list, when
+from .beside import audited, beside, person
 from .budgets import user_budget
 from .folder import folder_options, settings_of
 from .keys import iso
@@ -46,13 +46,12 @@ def user() -> None:
 )
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @folder_options
-@one_line_errors
 def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool, **where: Any) -> None:
     """Create an account. Without --password-stdin, print a link to set the password."""
     settings = settings_of(**where)
     password = sys.stdin.readline().rstrip("\n") if password_stdin else ""
 
-    async def make(store: KeysBeside, note: AuditNote) -> tuple[Stored[Account], str]:
+    async def make(store: Store, note: AuditNote) -> tuple[Stored[Account], str]:
         people = People(store)
         is_first = not await people.accounts.exist()
         account = Account(
@@ -74,11 +73,10 @@ def user_new(name: str, email: str, role: str, owner: str, password_stdin: bool,
 @user.command("ls")
 @json_option
 @folder_options
-@one_line_errors
 def user_ls(as_json: bool, **where: Any) -> None:
     """List the accounts, the newest first."""
 
-    async def all_of(store: KeysBeside) -> list[Stored[Account]]:
+    async def all_of(store: Store) -> list[Stored[Account]]:
         accounts, found, before = People(store).accounts, [], None
         while page := await accounts.page(before=before, limit=200):
             found += page
@@ -86,9 +84,13 @@ def user_ls(as_json: bool, **where: Any) -> None:
         return found
 
     people = beside(settings_of(**where), all_of)
-    if not people:
-        show.note("No accounts. Create one with: holdfast user new NAME")
-    rows = [(it.body.name, it.body.email, _state(it.body), when(iso(it.created_at)), _seen(it.body)) for it in people]
+    columns = (
+        Column("name", lambda it: it.body.name),
+        Column("e-mail", lambda it: it.body.email),
+        Column("role", lambda it: f"{it.body.role}, disabled" if it.body.is_disabled else it.body.role),
+        Column("created", lambda it: when(iso(it.created_at))),
+        Column("last sign-in", lambda it: when(iso(it.body.signed_in_at) if it.body.signed_in_at else None)),
+    )
     listed = [
         {
             "id": it.id,
@@ -100,19 +102,17 @@ def user_ls(as_json: bool, **where: Any) -> None:
         }
         for it in people
     ]
-    columns = (Column("name"), Column("e-mail"), Column("role"), Column("created"), Column("last sign-in"))
-    print_list(columns, rows, json=listed if as_json else None)
+    print_list(columns, people, as_json, json=listed, empty="No accounts. Create one with: holdfast user new NAME")
 
 
 @user.command("reset")
 @click.argument("name")
 @folder_options
-@one_line_errors
 def user_reset(name: str, **where: Any) -> None:
     """Print a link to set a new password. It works once, within a day."""
     settings = settings_of(**where)
 
-    async def make(store: KeysBeside, note: AuditNote) -> str:
+    async def make(store: Store, note: AuditNote) -> str:
         account, people = await person(store, name), People(store)
         note.target = account.id
         await people.secrets.forget(account.id)
@@ -124,11 +124,10 @@ def user_reset(name: str, **where: Any) -> None:
 @user.command("reset-factor")
 @click.argument("name")
 @folder_options
-@one_line_errors
 def user_reset_factor(name: str, **where: Any) -> None:
     """Remove the second factor and the passkeys of a person who has lost them. The password stays."""
 
-    async def work(store: KeysBeside, note: AuditNote) -> None:
+    async def work(store: Store, note: AuditNote) -> None:
         note.target = (await person(store, name)).id
         await reset_factors(People(store), note.target)
 
@@ -140,7 +139,6 @@ def user_reset_factor(name: str, **where: Any) -> None:
 @click.argument("name")
 @click.argument("role", type=ROLES)
 @folder_options
-@one_line_errors
 def user_role(name: str, role: str, **where: Any) -> None:
     """Change the role of a person. It takes effect within a second."""
     _change(settings_of(**where), name, {"role": role})
@@ -150,7 +148,6 @@ def user_role(name: str, role: str, **where: Any) -> None:
 @user.command("disable")
 @click.argument("name")
 @folder_options
-@one_line_errors
 def user_disable(name: str, **where: Any) -> None:
     """Disable an account: its sign-ins and open requests end within a second. Nothing of it is deleted."""
     _change(settings_of(**where), name, {"is_disabled": True})
@@ -160,7 +157,6 @@ def user_disable(name: str, **where: Any) -> None:
 @user.command("enable")
 @click.argument("name")
 @folder_options
-@one_line_errors
 def user_enable(name: str, **where: Any) -> None:
     """Enable an account again."""
     _change(settings_of(**where), name, {"is_disabled": False})
@@ -171,21 +167,17 @@ def user_enable(name: str, **where: Any) -> None:
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path))
 @folder_options
-@one_line_errors
 def user_export(name: str, file: Path, **where: Any) -> None:
     """Write all data of a person to a ZIP archive: chats, pictures, runs, and more."""
 
-    async def work(store: KeysBeside, note: AuditNote) -> None:
+    async def work(store: Store, note: AuditNote) -> None:
         account = await person(store, name)
         note.target = account.id
-        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:  # noqa: ASYNC230
+        with whole_file(file, is_new=True) as output:
             async for piece in Archive(store, account.body.owner, account).pieces():
                 output.write(piece)
 
-    try:
-        audited(settings_of(**where), "account.export", work)
-    except FileExistsError:
-        raise click.ClickException(f"{file} exists already. Choose another name.") from None
+    audited(settings_of(**where), "account.export", work)
     click.echo(f"Wrote {file}.")
 
 
@@ -194,11 +186,10 @@ def user_export(name: str, file: Path, **where: Any) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought in, and what is wrong.")
 @folder_options
-@one_line_errors
 def user_import(name: str, file: Path, dry_run: bool, **where: Any) -> None:
     """Import the chats and comparisons of an archive for a person, with new ids: all or nothing."""
 
-    async def work(store: KeysBeside, note: AuditNote) -> BroughtIn:
+    async def work(store: Store, note: AuditNote) -> BroughtIn:
         account = await person(store, name)
         note.target = account.id
         with open(file, "rb") as archive:  # noqa: ASYNC230
@@ -215,13 +206,10 @@ user.add_command(user_budget)
 
 
 def _change(settings: Settings, name: str, changes: dict[str, Any]) -> None:
-    async def changed(account: Account) -> Account:
-        return replace(account, **changes)
-
-    async def work(store: KeysBeside, note: AuditNote) -> None:
+    async def work(store: Store, note: AuditNote) -> None:
         note.target = (await person(store, name)).id
         note.details = {field: str(value) for field, value in changes.items()}
-        await People(store).change(note.target, changed)
+        await People(store).change(note.target, lambda account: replace(account, **changes))
 
     audited(settings, "person.change", work)
 
@@ -230,11 +218,3 @@ def _print_link(settings: Settings, token: str) -> None:
     base = settings.public_url.rstrip("/") or local_url(settings)
     click.echo(f"{base}/reset#{token}")
     show.note("Whoever opens this link sets the password. It works once, for a day.")
-
-
-def _state(account: Account) -> str:
-    return f"{account.role}, disabled" if account.is_disabled else account.role
-
-
-def _seen(account: Account) -> str | TableCell:
-    return "" if account.signed_in_at is None else when(iso(account.signed_in_at))

@@ -27,7 +27,8 @@ class Printer:
     With `plain` the answer is as the model has written it, on a terminal too.
     """
 
-    def __init__(self, silent: bool, *, plain: bool = False) -> None:
+    def __init__(self, silent: bool, *, plain: bool = False, prints_answer: bool = True) -> None:
+        self._prints_answer = prints_answer
         self._silent, self._is_plain = silent, plain or not show.is_terminal()
         self._first = self._last = 0.0
         self._thinks = False
@@ -48,7 +49,8 @@ class Printer:
             self._first = self._first or self._last
         if event["type"] == "text.delta":
             self._stop_aside()
-            self._write(event["text"])
+            if self._prints_answer:
+                self._write(event["text"])
         elif event["type"] == "reasoning.delta" and show.err.is_terminal:
             self._think(event["text"])
         elif event["type"] == "notice":

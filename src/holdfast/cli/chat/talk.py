@@ -5,28 +5,68 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pathlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import click
+import msgspec
 from rich.markup import escape
 
 from .. import show
 from ..client import Api, CallFailed, Object, Params, connect
-from ..commands import one_line_errors, settings_options
+from ..commands import settings_options
 from ..completion import complete_agents, complete_models, complete_presets, complete_sessions
 from ..completion.prefixes import SESSION, whole_id
-from ..screen import flat
+from ..screen import flat, visible
 from ..tables import SHORTEST_ID
+from .answer_file import AnswerFile
 from .as_read import as_read
-from .attaching import attached, question_of
 from .attendant import APPROVAL_MISSING, Attendant
 from .ctrl_c import CtrlC, interruptible, stopped_by
 from .named import filled_prompt, find_prompt, preset_named
 from .printer import Printer
 from .prompt import TerminalPrompt, well_formed
+
+
+async def attached(api: Api, paths: Sequence[str]) -> list[Object]:
+    """Send files ahead, say what they are, and return them as parts of a message."""
+    return [await _attached(api, pathlib.Path(path)) for path in paths]
+
+
+def question_of(text: str, parts: list[Object]) -> str | list[Object]:
+    """Return the content of a message. A model reads files before the question."""
+    return [*parts, {"type": "text", "text": text}] if parts else text
+
+
+async def _attached(api: Api, path: pathlib.Path) -> Object:
+    try:
+        data = await asyncio.to_thread(lambda: path.expanduser().read_bytes())
+    except (OSError, RuntimeError) as error:  # an unknown user of `~user`
+        raise CallFailed(f"Cannot read {visible(str(path))}: {getattr(error, 'strerror', error)}.") from None
+    found = msgspec.convert(await api.call("POST", "/api/files", data, {"name": path.name}), _Found)
+    facts = [f"{found.size:,} bytes", *found.facts()]
+    show.note(f"{visible(found.name)}: {', '.join(facts)}")
+    return {"type": "file", "file": {"filename": found.name, "file_data": f"holdfast-file:{found.sha256}"}}
+
+
+class _Found(msgspec.Struct):
+    """What the server has found in a file."""
+
+    name: str
+    size: int
+    sha256: str
+    tokens: int | None = None
+    pages: int | None = None
+
+    def facts(self) -> list[Any]:
+        """Return its pages and tokens, if it has any."""
+        pages = [] if self.pages is None else [show.plural(self.pages, "page")]
+        return pages if self.tokens is None else [*pages, f"about {self.tokens:,} tokens"]
+
 
 EXIT = {"completed": 0, "failed": 1, "interrupted": 1, "truncated": 3, "stopped": 4}
 """Exit codes by outcome. 2 is a wrong command line, 5 a tool call that could not be approved."""
@@ -94,10 +134,16 @@ def named(tools: Sequence[str]) -> list[str]:
 @click.command()
 @click.argument("prompt", nargs=-1)
 @talk_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Write the response to a file once it is complete, and its pictures beside it.",
+)
 @click.option("--keep", is_flag=True, help="Keep the prompt and the response as a new session.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished run as JSON.")
 @settings_options
-@one_line_errors
 def run(prompt: tuple[str, ...], model: str | None, agent: str | None, **what: Any) -> None:
     """Send one prompt and print the response.
 
@@ -143,10 +189,12 @@ async def _run_once(
     approve: Sequence[str],
     attach: Sequence[str],
     plain: bool,
+    output: pathlib.Path | None,
     keep: bool,
     as_json: bool,
     **where: Any,
 ) -> int:
+    file = None if output is None else AnswerFile(output)
     async with connect(**where) as api:
         attendant = Attendant(api, named(approve))
         session = await _chosen_session(api, session, goes_on=goes_on)
@@ -160,8 +208,10 @@ async def _run_once(
                 body = {"input": content, **({"model": model} if model else {})}
                 started = await api.call("POST", f"/api/sessions/{session}/runs", body)
             settled = await follow(
-                api, started, silent=as_json, plain=plain, stop_requested=stop_requested, attendant=attendant
+                api, started, silent=as_json, plain=plain, file=file, stop_requested=stop_requested, attendant=attendant
             )
+        if file is not None and settled["outcome"] == "completed":
+            file.write(settled["text"])
         if as_json:
             finished = await api.call("GET", f"/api/runs/{started['id']}")
             sys.stdout.write(show.as_json(finished))
@@ -232,14 +282,15 @@ async def follow(
     *,
     silent: bool = False,
     plain: bool = False,
+    file: AnswerFile | None = None,
     stop_requested: asyncio.Event | None = None,
     attendant: Attendant | None = None,
 ) -> Object:
     """Print a run as it arrives, and return its settlement. Stop the run when `stop_requested` is set.
 
-    On a terminal the figures of a run that began here follow, unless `plain`.
+    With a `file` the answer is not printed. On a terminal the figures of a run that began here follow, unless `plain`.
     """
-    printer = Printer(silent, plain=plain)
+    printer = Printer(silent, plain=plain, prints_answer=file is None)
     async with contextlib.AsyncExitStack() as meanwhile:
         if stop_requested is not None:
             meanwhile.enter_context(stopped_by(stop_requested, api, f"/api/runs/{run['id']}", "run"))
@@ -256,6 +307,8 @@ async def follow(
                 stop_requested.set()
             if attendant is not None:
                 attendant.take(event)
+            if file is not None:
+                file.take(event)
             if event["type"] == "run.settled":
                 if show.is_terminal() and not (silent or plain) and attendant is not None:
                     await _print_figures(api, run["id"], printer)
@@ -280,7 +333,6 @@ def _discard_output() -> None:
 @click.command()
 @talk_options
 @settings_options
-@one_line_errors
 def chat(model: str | None, agent: str | None, **what: Any) -> None:
     """Chat with a model.
 
@@ -313,7 +365,8 @@ async def _chat(
             if text:
                 with ctrl_c.stops() as stop_requested:
                     await _answered(talk, text, stop_requested)
-        _hint(talk.session, "")
+        if talk.session:
+            _hint(talk.session, "")
         return APPROVAL_MISSING if talk.attendant.missed else 0
 
 
@@ -335,18 +388,21 @@ class _Talk:
         self.attendant = attendant
         self._plain = plain
         self.session = ""
+        """Empty until a new chat has its first message: who leaves before that leaves no chat behind."""
         self.files: list[Object] = []
         """What goes with the next message."""
         self._stop_requested = asyncio.Event()
 
     async def begin(self, session: str | None, stop_requested: asyncio.Event | None = None) -> None:
-        """Continue a session, or start one."""
-        self.session = await _set_up(self._api, session, self._setup)
+        """Continue a session, or start one with the next message."""
+        self.session = ""
         if session is None:
+            await self._require(self._setup.model)
             preset = [self._setup.preset["name"]] if self._setup.preset else []
             what = "  ·  ".join([*preset, await self._current_model()])
             show.note(f"{what}  ·  /help for commands, Ctrl-C to stop a response")
             return
+        await _set_up(self._api, session, self._setup)
         opened = await self._api.call("GET", f"/api/sessions/{session}")
         self.session = opened["id"]
         self.prompt.remember(opened["messages"])
@@ -358,6 +414,11 @@ class _Talk:
             await follow(
                 self._api, opened["active_run"], plain=self._plain, stop_requested=stop_requested, attendant=beside
             )
+
+    async def _require(self, model: str | None) -> None:
+        """Raise CallFailed if there is no such model."""
+        if model:
+            await self._api.call("GET", f"/v1/models/{quote(model)}")
 
     async def send(self, text: str, stop_requested: asyncio.Event) -> None:
         """Send a message, or run a command. `stop_requested` stops the run that it starts."""
@@ -423,6 +484,8 @@ class _Talk:
 
     async def _say(self, text: str) -> None:
         """Send a message, with the files that wait for it. They stay if it is not taken."""
+        if not self.session:
+            self.session = await _set_up(self._api, None, self._setup)
         started = await self._begin("runs", {"input": question_of(text, self.files)})
         self.files = []
         await self._follow(started)
@@ -433,6 +496,7 @@ class _Talk:
         self.files += await attached(self._api, [rest])
 
     async def _compact(self, rest: str) -> None:
+        await self._last()
         await self._start("compact", {})
 
     async def _help(self, rest: str) -> None:
@@ -443,12 +507,16 @@ class _Talk:
 
     async def _change_model(self, rest: str) -> None:
         if rest:
-            await self._api.call("PATCH", f"/api/sessions/{self.session}", {"model": rest})
-            self._model = rest
+            if self.session:
+                await self._api.call("PATCH", f"/api/sessions/{self.session}", {"model": rest})
+            await self._require(rest)
+            self._model, self._setup = rest, _Setup(rest, self._setup.system, self._setup.preset)
         show.note(f"Model: {await self._current_model()}")
 
     async def _current_model(self) -> str:
-        session = await self._api.call("GET", f"/api/sessions/{self.session}")
+        session = self._setup.preset or {"model": None}
+        if self.session:
+            session = await self._api.call("GET", f"/api/sessions/{self.session}")
         return str(self._model or session["model"] or (await self._api.call("GET", "/api/models"))["default"])
 
     async def _models(self, rest: str) -> None:
@@ -458,7 +526,8 @@ class _Talk:
             show.note(flat(model["id"]) + ("  (demo)" if model.get("demo") else ""), "")
 
     async def _last(self) -> str:
-        messages = (await self._api.call("GET", f"/api/sessions/{self.session}"))["messages"]
+        opened = await self._api.call("GET", f"/api/sessions/{self.session}") if self.session else {"messages": []}
+        messages = opened["messages"]
         if not messages:
             raise CallFailed("No messages in this session yet.")
         return str(messages[-1]["id"])

@@ -19,7 +19,7 @@ from ..chat.ctrl_c import CtrlC, interruptible, stopped_by
 from ..chat.prompt import Lines, well_formed
 from ..chat.talk import EXIT, with_input
 from ..client import Api, CallFailed, Object, connect
-from ..commands import one_line_errors, settings_options
+from ..commands import settings_options
 from ..completion import complete_models
 from .prompt_set import check_files, compare_set
 
@@ -37,7 +37,7 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
     "--synthesis",
     metavar="MODEL",
     shell_complete=complete_models,
-    help="Let this model make one answer of all that completed.",
+    help="Let this model make one response of all that completed.",
 )
 @click.option("--kind", help="Category for the leaderboard.")
 @click.option("--system", help="System prompt.")
@@ -63,7 +63,6 @@ WORST_FIRST = ("failed", "interrupted", "stopped", "truncated", "completed")
 )
 @click.option("--concurrency", type=click.IntRange(1, 32), default=4, help="With --set: concurrent requests (4).")
 @settings_options
-@one_line_errors
 def compare(prompt: tuple[str, ...], set_file: str | None, resume: str | None, **what: Any) -> None:
     """Send a prompt to several models and compare the responses.
 

@@ -57,7 +57,7 @@ def _header(batch: Object) -> Markup:
 def _table(models: Sequence[Object]) -> Markup:
     has_expected = any(model["agreement"]["asked"] for model in models)
     has_cost = any(model["cost"] is not None for model in models)
-    names = ["Model", *(["Right"] if has_expected else []), "Completed", "Not completed", "TTFT", "p95"]
+    names = ["Model", *(["Right"] if has_expected else []), "Completed", "Not completed", "First token", "p95"]
     names += ["Tokens/s", "Tokens out", *(["Cost"] if has_cost else [])]
     rows = [_table_row(model, has_expected=has_expected, has_cost=has_cost) for model in models]
     return tag("section", tag("table", _head(names), tag("tbody", rows), class_="summary"))
@@ -248,7 +248,7 @@ def _answers(cells: Sequence[Object]) -> Markup:
     ordered = sorted(by_prompt.values(), key=lambda answers: (_interest(answers), answers[0]["number"]))
     note = tag("p", "Those on which models differ come first.", class_="told")
     details = [_prompt(answers) for answers in ordered[:MOST_SHOWN]]
-    return tag("section", tag("h2", "Answers"), note, details, _left_out(len(ordered) - MOST_SHOWN))
+    return tag("section", tag("h2", "Responses"), note, details, _left_out(len(ordered) - MOST_SHOWN))
 
 
 def _left_out(prompts: int) -> Markup | None:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 import click
@@ -25,9 +25,6 @@ from ..tables import Column, print_list
 from .html_report import report_page
 
 STOPPED, FAILED = 4, 1
-MAIN = ("completed", "failed")
-FIGURES = (*MAIN, "other", "right", "first token", "tok/s", "tokens", "cost")
-"""The columns of a report, after the model."""
 PATIENCE = 30.0
 """Seconds to wait for a server that is not reachable. The batch continues when the server is back."""
 
@@ -237,8 +234,7 @@ def _print(report_data: Object, *, as_csv: bool, as_json: bool) -> None:
     elif as_csv:
         sys.stdout.write(table_of(report_data))
     else:
-        columns = [Column("model"), *(Column(name, can_wait=name not in MAIN) for name in FIGURES)]
-        print_list(columns, [_row(model) for model in report_data["models"]])
+        print_list(COLUMNS, report_data["models"])
 
 
 def table_of(report_data: Object) -> str:
@@ -246,20 +242,30 @@ def table_of(report_data: Object) -> str:
     return as_csv(report_data["models"])
 
 
-def _row(model: Object) -> tuple[str, ...]:
-    outcomes, agreement = model["outcomes"], model["agreement"]
-    others = sum(outcomes.values()) - outcomes["completed"] - outcomes["failed"]
-    right = f"{agreement['right']}/{agreement['asked']}" if agreement["asked"] else ""
-    numbers = (model["ttft_ms_p50"], model["tokens_per_second_p50"], model["cost"])
-    first, speed, cost = ("" if number is None else number for number in numbers)
-    return (
-        model["model"],
-        str(outcomes["completed"]),
-        str(outcomes["failed"]),
-        str(others),
-        right,
-        f"{first:,.0f} ms" if first != "" else "",
-        f"{speed:,.1f}" if speed != "" else "",
-        str(model["output_tokens"]),
-        f"{cost:.4f}" if cost != "" else "",
-    )
+def _others(model: Object) -> int:
+    """Return how many responses have neither completed nor failed."""
+    outcomes = model["outcomes"]
+    return int(sum(outcomes.values()) - outcomes["completed"] - outcomes["failed"])
+
+
+def _right(model: Object) -> str:
+    agreement = model["agreement"]
+    return f"{agreement['right']}/{agreement['asked']}" if agreement["asked"] else ""
+
+
+def _figure(name: str, form: str) -> Callable[[Object], str]:
+    """Return what shows a figure of a model; nothing if it is not known."""
+    return lambda model: "" if model[name] is None else form.format(model[name])
+
+
+COLUMNS = (
+    Column("model"),
+    Column("completed", lambda model: model["outcomes"]["completed"]),
+    Column("failed", lambda model: model["outcomes"]["failed"]),
+    Column("other", _others, can_wait=True),
+    Column("right", _right, can_wait=True),
+    Column("first token", _figure("ttft_ms_p50", "{:,.0f} ms"), can_wait=True),
+    Column("tok/s", _figure("tokens_per_second_p50", "{:,.1f}"), can_wait=True),
+    Column("tokens", "output_tokens", can_wait=True),
+    Column("cost", _figure("cost", "{:.4f}"), can_wait=True),
+)

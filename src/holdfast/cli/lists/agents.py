@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 
-from .. import show
-from ..client import connect
-from ..commands import json_option, one_line_errors, settings_options
+from ..client import Api, calls_api
+from ..commands import json_option
 from ..completion import complete_models
-from ..tables import Column, print_list, prose
+from ..tables import Column, print_list
 
 
 @click.group()
@@ -22,37 +20,20 @@ def agents() -> None:
 COLUMNS = (
     Column("name"),
     Column("model"),
-    Column("from"),
-    Column("tools", is_text=True),
+    Column("from", "source"),
+    Column("tools", lambda each: " ".join(each["tools"]), is_text=True),
     Column("problem", can_wait=True, is_text=True),
 )
 
 
 @agents.command("ls")
 @json_option
-@settings_options
-@one_line_errors
-def agents_ls(as_json: bool, **where: Any) -> None:
+@calls_api
+async def agents_ls(api: Api, as_json: bool) -> None:
     """List the agents, and where each is set up."""
-    asyncio.run(_ls(as_json, **where))
-
-
-async def _ls(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/agents"))["agents"]
-    if not listed:
-        show.note("No agents. Add one with: holdfast agents add NAME -m MODEL --tool files")
-    rows = [
-        (
-            each["name"],
-            each["model"],
-            each["source"],
-            prose(" ".join(each["tools"])),
-            prose(each["problem"] or ""),
-        )
-        for each in listed
-    ]
-    print_list(COLUMNS, rows, json=listed if as_json else None)
+    listed = (await api.call("GET", "/api/agents"))["agents"]
+    empty = "No agents. Add one with: holdfast agents add NAME -m MODEL --tool files"
+    print_list(COLUMNS, listed, as_json, empty=empty)
 
 
 @agents.command("add")
@@ -63,41 +44,19 @@ async def _ls(as_json: bool, **where: Any) -> None:
 @click.option("--user", "users", multiple=True, help="Who may use it: an id, or * for all. Can be repeated.")
 @click.option("--allow", multiple=True, metavar="TOOL", help="A tool that needs no approval. Can be repeated.")
 @click.option("--max-steps", type=click.IntRange(1), default=25, show_default=True, help="Model calls in one run.")
-@settings_options
-@one_line_errors
-def agents_add(**what: Any) -> None:
+@calls_api
+async def agents_add(api: Api, name: str, users: tuple[str, ...], allow: tuple[str, ...], **what: Any) -> None:
     """Add an agent. It is the model agent/NAME."""
-    asyncio.run(_add(**what))
-
-
-async def _add(
-    name: str,
-    model: str,
-    system: str,
-    tools: tuple[str, ...],
-    users: tuple[str, ...],
-    allow: tuple[str, ...],
-    max_steps: int,
-    **where: Any,
-) -> None:
-    body: dict[str, Any] = {"name": name, "model": model, "system": system, "tools": tools, "max_steps": max_steps}
-    body |= {"users": users or None, "approvals": dict.fromkeys(allow, "allow")}
-    async with connect(**where) as api:
-        await api.call("POST", "/api/agents", body)
+    body = {"name": name, **what, "users": users or None, "approvals": dict.fromkeys(allow, "allow")}
+    await api.call("POST", "/api/agents", body)
     click.echo(f"Added {name}. Chat with it: holdfast chat --agent {name}")
 
 
 @agents.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@settings_options
-@one_line_errors
-def agents_rm(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def agents_rm(api: Api, names: tuple[str, ...]) -> None:
     """Remove agents. Runs that go on come to their end."""
-    asyncio.run(_rm(names, **where))
-
-
-async def _rm(names: tuple[str, ...], **where: Any) -> None:
-    async with connect(**where) as api:
-        for name in names:
-            await api.call("DELETE", f"/api/agents/{name}")
-            click.echo(f"Removed {name}.")
+    for name in names:
+        await api.call("DELETE", f"/api/agents/{name}")
+        click.echo(f"Removed {name}.")

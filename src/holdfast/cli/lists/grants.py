@@ -7,30 +7,12 @@ import click
 from .. import show
 from ..client import Api, Object, calls_api
 from ..commands import json_option
-from ..tables import Column, TableCell, print_list, prose, short_ids, when
+from ..tables import Column, TableCell, print_list, prose, when
 
 
 @click.group()
 def grants() -> None:
     """List and revoke what agents may do without asking."""
-
-
-_COLUMNS = (Column("grant"), Column("agent"), Column("tool"), Column("for"), Column("since", can_wait=True))
-
-
-@grants.command("ls")
-@json_option
-@calls_api
-async def grants_ls(api: Api, as_json: bool) -> None:
-    """List what you have allowed for longer than one call."""
-    listed = (await api.call("GET", "/api/grants"))["grants"]
-    if not listed:
-        show.note("No grants. Agents ask each time.")
-    rows = [
-        (id, each["agent"], _what(each), _where(each), when(each["created_at"]))
-        for each, id in zip(listed, short_ids([each["id"] for each in listed]), strict=True)
-    ]
-    print_list(_COLUMNS, rows, json=listed if as_json else None)
 
 
 def _what(grant: Object) -> TableCell:
@@ -39,6 +21,24 @@ def _what(grant: Object) -> TableCell:
 
 def _where(grant: Object) -> str:
     return f"chat {grant['session_id']}" if grant["session_id"] else "always"
+
+
+_COLUMNS = (
+    Column("grant", "id", is_id=True),
+    Column("agent"),
+    Column("tool", _what),
+    Column("for", _where),
+    Column("since", lambda each: when(each["created_at"]), can_wait=True),
+)
+
+
+@grants.command("ls")
+@json_option
+@calls_api
+async def grants_ls(api: Api, as_json: bool) -> None:
+    """List what you have allowed for longer than one call."""
+    listed = (await api.call("GET", "/api/grants"))["grants"]
+    print_list(_COLUMNS, listed, as_json, empty="No grants. Agents ask each time.")
 
 
 @grants.command("rm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
 import sys
 from typing import IO, Any
@@ -12,7 +11,7 @@ import click
 
 from .. import show
 from ..client import CallFailed, Object, connect
-from ..commands import json_option, more_about, one_line_errors, settings_options
+from ..commands import json_option, more_about, settings_options, whole_file
 from ..screen import flat
 
 _OWN_BEGIN = b"holdfast.json"
@@ -26,7 +25,6 @@ _NAMES = {"chatgpt": "ChatGPT", "open-webui": "Open WebUI", "librechat": "LibreC
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @json_option
 @settings_options
-@one_line_errors
 def import_command(file: str, **what: Any) -> None:
     """Import chats that ChatGPT, Open WebUI, LibreChat or Holdfast have exported.
 
@@ -43,21 +41,13 @@ def import_command(file: str, **what: Any) -> None:
 @click.command("export")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=pathlib.Path))
 @settings_options
-@one_line_errors
 def export_command(file: pathlib.Path, **where: Any) -> None:
     """Write all chats, comparisons, runs and presets to a ZIP file.
 
     `holdfast import` adds its chats and comparisons to another server. FILE must not exist.
     """
-    if file.exists():
-        raise click.ClickException(f"{file} exists already. Choose another name.")
-    part = file.with_name(f"{file.name}.part")
-    try:
-        with open(part, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
-            asyncio.run(_export(output, **where))
-        part.rename(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(file, is_new=True) as output:
+        asyncio.run(_export(output, **where))
     click.echo(f"Wrote {file}.")
 
 
@@ -108,8 +98,9 @@ def _progress(report: Object) -> None:
 def _tell(report: Object) -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
-    source = " and ".join(_NAMES[source] for source in report["sources"]) or "unknown programs"
-    click.echo(f"{report['found']} chats of {source}: {report['added']} added, {report['known']} known already")
+    if report["sources"]:
+        source = " and ".join(_NAMES[source] for source in report["sources"])
+        click.echo(f"{report['found']} chats of {source}: {report['added']} added, {report['known']} known already")
     for name, why in (("empty", "have no message to show"), ("refused", "refused")):
         if report[name]:
             click.echo(f"{report[name]} {why}")

@@ -10,19 +10,18 @@ import sys
 from typing import IO, Any
 
 import click
+from rich.text import Text
 
 from ...history import text_of
 from .. import show
 from ..chat.as_read import as_read
 from ..chat.talk import EXIT, follow
-from ..client import Api, Object, Params, calls_api, connect
-from ..commands import json_option, one_line_errors, read_json, settings_options, write_text
+from ..client import Api, Object, Params, calls_api
+from ..commands import json_option, read_json, write_text
 from ..completion import complete_runs, complete_sessions
 from ..completion.prefixes import RUN, SESSION, Kind, whole_id
 from ..screen import flat
 from ..tables import Column, TableCell, print_list, prose, short_ids, state, when
-from .filing import sessions_file, sessions_labels
-from .search import search_sessions
 
 LEFT = 130
 """The exit code after Ctrl-C, as in shells."""
@@ -36,17 +35,12 @@ async def models(api: Api, is_all: bool, as_json: bool) -> None:
     """List the available models."""
     answer = await api.call("GET", "/api/models", query={"all": "true"} if is_all else {})
     listed = [{**model, "default": model["id"] == answer["default"]} for model in answer["models"]]
-    if not listed:
-        show.note("No models. `holdfast doctor` finds out why.")
-    rows = [
-        (
-            model["id"],
-            TableCell("default" if model["default"] else "", "green"),
-            TableCell("demo" if model["demo"] else "", "dim"),
-        )
-        for model in listed
-    ]
-    print_list((Column("model"), Column("default"), Column("demo")), rows, json=listed if as_json else None)
+    columns = (
+        Column("model", "id"),
+        Column("default", lambda model: TableCell("default" if model["default"] else "", "green")),
+        Column("demo", lambda model: TableCell("demo" if model["demo"] else "", "dim")),
+    )
+    print_list(columns, listed, as_json, empty="No models. `holdfast doctor` finds out why.")
 
 
 @click.group()
@@ -54,15 +48,19 @@ def runs() -> None:
     """List, show, follow, fork and stop runs."""
 
 
+def _text_of(run: Object) -> TableCell:
+    return prose(run["text"], " · ".join(filter(None, (show.why(run), run["question"]))))
+
+
 RUN_COLUMNS = (
-    Column("run"),
-    Column("state"),
-    Column("started"),
+    Column("run", "id", is_id=True),
+    Column("state", lambda run: state(show.state_of(run))),
+    Column("started", lambda run: when(run["created_at"])),
     Column("model", can_wait=True),
-    Column("text", is_text=True, can_wait=True),
-    Column("reason", is_piped=True),
-    Column("question", is_piped=True),
-    Column("chat", is_piped=True),
+    Column("text", _text_of, is_text=True, can_wait=True),
+    Column("reason", show.why, is_text=True, is_piped=True),
+    Column("question", is_text=True, is_piped=True),
+    Column("chat", "session_title", is_text=True, is_piped=True),
 )
 
 
@@ -80,22 +78,8 @@ async def runs_ls(api: Api, limit: int, as_json: bool, **wanted: str | None) -> 
     """List the latest runs with their outcome."""
     query: Params = {"limit": limit, **{name: value for name, value in wanted.items() if value}}
     listed = (await api.call("GET", "/api/runs", query=query))["runs"]
-    if not listed:
-        show.note("No runs yet. Runs in chats and in the background are listed here.")
-    rows = [
-        (
-            id,
-            state(show.state_of(run)),
-            when(run["created_at"]),
-            run["model"],
-            prose(run["text"], " · ".join(filter(None, (show.why(run), run["question"])))),
-            prose(show.why(run)),
-            prose(run["question"]),
-            prose(run["session_title"] or ""),
-        )
-        for run, id in zip(listed, short_ids([run["id"] for run in listed]), strict=True)
-    ]
-    print_list(RUN_COLUMNS, rows, json=listed if as_json else None)
+    empty = "No runs yet. Runs in chats and in the background are listed here."
+    print_list(RUN_COLUMNS, listed, as_json, empty=empty)
 
 
 @runs.command("show")
@@ -112,25 +96,24 @@ async def _get(api: Api, kind: Kind, given: str, query: str = "") -> Object:
 
 @runs.command("tail")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_runs)
-@settings_options
-@one_line_errors
-def runs_tail(run_id: str, **where: Any) -> None:
+@calls_api
+async def runs_tail(api: Api, run_id: str) -> int:
     """Print a run's output from its start to its end. Ctrl-C leaves; the run continues."""
-    try:
-        sys.exit(asyncio.run(_runs_tail(run_id, **where)))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        show.note(f"\nThe run continues. Stop it with: holdfast runs stop {run_id}")
-        sys.exit(LEFT)
+    return await _followed(api, await _get(api, RUN, run_id), f"Stop it with: holdfast runs stop {run_id}")
 
 
-async def _runs_tail(run_id: str, **where: Any) -> int:
+async def _followed(api: Api, run: Object, hint: str, *, silent: bool = False) -> int:
+    """Print a run's output to its end, and return the exit code. Ctrl-C leaves the run with a hint."""
     following = asyncio.current_task()
     assert following is not None
     with contextlib.suppress(NotImplementedError):  # not on Windows; needed for Ctrl-C in background jobs
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
-    async with connect(**where) as api:
-        settled = await follow(api, await _get(api, RUN, run_id))
-        return EXIT[settled["outcome"]]
+    try:
+        settled = await follow(api, run, silent=silent)
+    except asyncio.CancelledError:
+        show.note(f"\nThe run continues. {hint}")
+        return LEFT
+    return EXIT[settled["outcome"]]
 
 
 @runs.command("stop")
@@ -148,43 +131,37 @@ async def runs_stop(api: Api, run_id: str) -> None:
 @click.option("--text", help="The text to begin with, in place of the one up to there.")
 @click.option("-m", "--model", help="The model that goes on (that of the run).")
 @json_option
-@settings_options
-@one_line_errors
-def runs_fork(run_id: str, **what: Any) -> None:
+@calls_api
+async def runs_fork(api: Api, run_id: str, as_json: bool, **chosen: Any) -> int:
     """Answer again from a place in a run's log: the new response begins with what was said up to there."""
-    try:
-        sys.exit(asyncio.run(_runs_fork(run_id, **what)))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        show.note("\nThe run continues. Find it with: holdfast runs ls")
-        sys.exit(LEFT)
-
-
-async def _runs_fork(
-    run_id: str, after: int | None, text: str | None, model: str | None, as_json: bool, **where: Any
-) -> int:
-    chosen = {"after": after, "text": text, "model": model}
     body = {name: value for name, value in chosen.items() if value is not None}
-    async with connect(**where) as api:
-        run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/fork", body)
-        settled = await follow(api, run, silent=as_json)
-        if as_json:
-            sys.stdout.write(show.as_json(await api.call("GET", f"/api/runs/{run['id']}")))
-    return EXIT[settled["outcome"]]
+    run = await api.call("POST", f"/api/runs/{await whole_id(api, RUN, run_id)}/fork", body)
+    code = await _followed(api, run, "Find it with: holdfast runs ls", silent=as_json)
+    if as_json and code != LEFT:
+        sys.stdout.write(show.as_json(await api.call("GET", f"/api/runs/{run['id']}")))
+    return code
 
 
 @click.group()
 def sessions() -> None:
-    """List, file, export, import and delete sessions."""
+    """List, file, export, import and delete chats (sessions)."""
+
+
+def _with_place(session: Object) -> TableCell:
+    """Return a session's title; for a person with where it is filed."""
+    parts = (session["folder"], *(f"#{tag}" for tag in session["tags"]), "archived" if session["archived"] else "")
+    place = " ".join(filter(None, parts))
+    return prose(session["title"], f"{session['title']} · {place}" if place else "")
 
 
 SESSION_COLUMNS = (
-    Column("session"),
-    Column("changed"),
-    Column("title", is_text=True, can_wait=True),
-    Column("state", can_wait=True),
-    Column("folder", is_piped=True),
-    Column("tags", is_piped=True),
-    Column("archived", is_piped=True),
+    Column("session", "id", is_id=True),
+    Column("changed", lambda session: when(session["updated_at"])),
+    Column("title", _with_place, is_text=True, can_wait=True),
+    Column("state", lambda session: state("running" if session["active_run"] else ""), can_wait=True),
+    Column("folder", is_text=True, is_piped=True),
+    Column("tags", lambda session: ",".join(session["tags"]), is_text=True, is_piped=True),
+    Column("archived", lambda session: "archived" if session["archived"] else "", is_piped=True),
 )
 
 
@@ -204,33 +181,93 @@ async def sessions_ls(
     wanted: Params = {name: value for name, value in filters.items() if value is not None}
     page = await api.call("GET", "/api/sessions", query={"query": query, "limit": limit, **wanted})
     listed = page["sessions"]
-    if not listed:
-        show.note("No sessions found." if query or wanted else "No sessions yet. Start one with: holdfast chat")
-    rows = [
-        (
-            id,
-            when(session["updated_at"]),
-            prose(session["title"], _with_place(session)),
-            state("running" if session["active_run"] else ""),
-            prose(session["folder"]),
-            prose(",".join(session["tags"])),
-            "archived" if session["archived"] else "",
-        )
-        for session, id in zip(listed, short_ids([session["id"] for session in listed]), strict=True)
-    ]
-    print_list(SESSION_COLUMNS, rows, json=listed if as_json else None)
+    empty = "No sessions found." if query or wanted else "No sessions yet. Start one with: holdfast chat"
+    print_list(SESSION_COLUMNS, listed, as_json, empty=empty)
 
 
-def _with_place(session: Object) -> str:
-    """Return a session's title and where it is filed, for a person; empty if it is filed nowhere."""
-    parts = (session["folder"], *(f"#{tag}" for tag in session["tags"]), "archived" if session["archived"] else "")
-    place = " ".join(filter(None, parts))
-    return f"{session['title']} · {place}" if place else ""
+_AT_ONCE = 200
 
 
-sessions.add_command(search_sessions)
-sessions.add_command(sessions_file)
-sessions.add_command(sessions_labels)
+@sessions.command("file")
+@click.argument("session_ids", nargs=-1, required=True, metavar="SESSION...", shell_complete=complete_sessions)
+@click.option("--folder", help="Move them to this folder; an empty name takes them out of their folders.")
+@click.option("--tag", "add_tags", multiple=True, help="Add a tag. Can be repeated.")
+@click.option("--untag", "remove_tags", multiple=True, help="Remove a tag. Can be repeated.")
+@click.option("--archive/--unarchive", "archived", default=None, help="Put them into the archive, or take them out.")
+@calls_api
+async def sessions_file(api: Api, session_ids: tuple[str, ...], **given: Any) -> None:
+    """Move sessions to a folder, tag them, archive them."""
+    change = {name: value for name, value in given.items() if value not in (None, ())}
+    if not change:
+        raise click.UsageError("Say how: --folder, --tag, --untag, --archive or --unarchive.")
+    ids = list(dict.fromkeys([await whole_id(api, SESSION, each) for each in session_ids]))
+    for start in range(0, len(ids), _AT_ONCE):
+        filed = await api.call("POST", "/api/sessions/file", {"sessions": ids[start : start + _AT_ONCE], **change})
+        for id in filed["filed"]:
+            click.echo(f"{id} filed")
+        for id in filed["missing"]:
+            show.note(f"{id} does not exist any more.")
+
+
+LABEL_COLUMNS = (Column("kind"), Column("name", is_text=True), Column("sessions"))
+
+
+@sessions.command("labels")
+@json_option
+@calls_api
+async def sessions_labels(api: Api, as_json: bool) -> None:
+    """List folders and tags with their numbers of sessions."""
+    labels: Object = await api.call("GET", "/api/labels")
+    listed = [{"kind": "folder", **each} for each in labels["folders"]]
+    listed += [{"kind": "tag", **each} for each in labels["tags"]]
+    if labels["archived"]:
+        listed.append({"kind": "archive", "name": "", "sessions": labels["archived"]})
+    empty = "No folders and no tags. Make one with: holdfast sessions file SESSION --folder NAME"
+    print_list(LABEL_COLUMNS, listed, as_json, json=labels, empty=empty)
+
+
+SEARCH_HEADER = ("session", "message", "title", "updated_at", "excerpt")
+
+
+@sessions.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, help="Maximum number of chats (20).")
+@json_option
+@calls_api
+async def search_sessions(api: Api, words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find messages by words or prefixes of words."""
+    found = (await api.call("GET", "/api/sessions", query={"query": " ".join(words), "limit": limit}))["sessions"]
+    if as_json:
+        sys.stdout.write(show.as_json(found))
+    elif not found:
+        show.note("No matches.")
+    elif show.is_terminal():
+        ids = short_ids([session["id"] for session in found])
+        for id, session in zip(ids, found, strict=True):
+            show.out.print(_for_a_person(id.text, session), soft_wrap=False, overflow="fold")
+    else:
+        for row in (SEARCH_HEADER, *map(_for_a_program, found)):
+            sys.stdout.write("\t".join(flat(cell) for cell in row) + "\n")
+
+
+def _for_a_person(id: str, session: dict[str, Any]) -> Text:
+    """Return a session with the matching sentence, the words marked."""
+    title, changed = show.line(session["title"], 60), show.ago(session["updated_at"])
+    text = Text.assemble((id, "cyan"), "\n  ", (title, "bold"), f"  {changed}")
+    text.append("\n  " if _pieces(session) else "")
+    for piece in _pieces(session):
+        text.append(flat(piece["text"]), "bold yellow" if piece["match"] else "dim")
+    return text
+
+
+def _for_a_program(session: dict[str, Any]) -> tuple[str, ...]:
+    message = session["hit"]["message_id"] if session["hit"] else ""
+    excerpt = "".join(piece["text"] for piece in _pieces(session))
+    return session["id"], message, session["title"], session["updated_at"], excerpt
+
+
+def _pieces(session: dict[str, Any]) -> list[dict[str, Any]]:
+    return session["hit"]["excerpt"] if session["hit"] else []
 
 
 @sessions.command("export")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
+import shlex
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from .. import show
-from ..client import connect
-from ..commands import json_option, one_line_errors, settings_options
-from ..tables import Column, TableCell, print_list, prose
+from ..client import Api, Object, calls_api
+from ..commands import json_option
+from ..tables import Column, TableCell, print_list
 
 
 @click.group()
@@ -21,41 +18,28 @@ def mcp() -> None:
     """List, add, try and remove MCP servers."""
 
 
+def _place(server: Object) -> str:
+    return server["why"] or server["url"] or shlex.join([server["command"], *server["args"]])
+
+
+COLORS = {"connected": "green", "failed": "red", "idle": ""}
 COLUMNS = (
     Column("name"),
-    Column("state"),
-    Column("from"),
-    Column("agents", can_wait=True),
-    Column("where", is_text=True),
+    Column("state", lambda each: TableCell(each["state"], COLORS[each["state"]])),
+    Column("from", "source"),
+    Column("agents", lambda each: " ".join(each["agents"]), can_wait=True),
+    Column("where", _place, is_text=True),
 )
-COLORS = {"connected": "green", "failed": "red", "idle": ""}
 
 
 @mcp.command("ls")
 @json_option
-@settings_options
-@one_line_errors
-def mcp_ls(as_json: bool, **where: Any) -> None:
+@calls_api
+async def mcp_ls(api: Api, as_json: bool) -> None:
     """List the MCP servers, and your connections to them."""
-    asyncio.run(_ls(as_json, **where))
-
-
-async def _ls(as_json: bool, **where: Any) -> None:
-    async with connect(**where) as api:
-        listed = (await api.call("GET", "/api/mcp"))["servers"]
-    if not listed:
-        show.note("No MCP servers. Add one with: holdfast mcp add NAME --server-url URL, or NAME -- COMMAND")
-    rows = [
-        (
-            each["name"],
-            TableCell(each["state"], COLORS[each["state"]]),
-            each["source"],
-            " ".join(each["agents"]),
-            prose(each["why"] or each["url"] or each["command"]),
-        )
-        for each in listed
-    ]
-    print_list(COLUMNS, rows, json=listed if as_json else None)
+    listed = (await api.call("GET", "/api/mcp"))["servers"]
+    empty = "No MCP servers. Add one with: holdfast mcp add NAME --server-url URL, or NAME -- COMMAND"
+    print_list(COLUMNS, listed, as_json, empty=empty)
 
 
 @mcp.command("add")
@@ -66,14 +50,9 @@ async def _ls(as_json: bool, **where: Any) -> None:
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable. Can be repeated.")
 @click.option("--oauth", is_flag=True, help="People connect accounts of theirs, in the page.")
 @click.option("--allow", is_flag=True, help="Its tools need no approval.")
-@settings_options
-@one_line_errors
-def mcp_add(**what: Any) -> None:
-    """Add an MCP server: its URL, or after -- the command that starts it."""
-    asyncio.run(_add(**what))
-
-
-async def _add(
+@calls_api
+async def mcp_add(
+    api: Api,
     name: str,
     command: tuple[str, ...],
     server_url: str,
@@ -81,8 +60,8 @@ async def _add(
     env: tuple[str, ...],
     oauth: bool,
     allow: bool,
-    **where: Any,
 ) -> None:
+    """Add an MCP server: its URL, or after -- the command that starts it."""
     if bool(command) == bool(server_url):
         raise click.UsageError("Give either --server-url or, after --, a command.")
     body = {
@@ -95,8 +74,7 @@ async def _add(
         "approval": "allow" if allow else "ask",
         "auth": "oauth" if oauth else "",
     }
-    async with connect(**where) as api:
-        await api.call("POST", "/api/mcp", body)
+    await api.call("POST", "/api/mcp", body)
     click.echo(f"Added {name}. List its tools: holdfast mcp tools {name}")
 
 
@@ -110,67 +88,45 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
 @mcp.command("tools")
 @click.argument("name")
 @json_option
-@settings_options
-@one_line_errors
-def mcp_tools(name: str, as_json: bool, **where: Any) -> None:
+@calls_api
+async def mcp_tools(api: Api, name: str, as_json: bool) -> None:
     """Connect to an MCP server, and list its tools."""
-    found = asyncio.run(_post(f"/api/mcp/{name}/connect", None, **where))
+    found = await api.call("POST", f"/api/mcp/{name}/connect")
     if not found["ok"]:
         raise click.ClickException(found["why"])
-    rows = [(tool["name"], prose(tool["description"])) for tool in found["tools"]]
-    columns = (Column("tool"), Column("description", is_text=True))
-    print_list(columns, rows, json=found["tools"] if as_json else None)
+    print_list((Column("tool", "name"), Column("description", is_text=True)), found["tools"], as_json)
 
 
 @mcp.command("call")
 @click.argument("name")
 @click.argument("tool")
 @click.argument("arguments", default="{}")
-@settings_options
-@one_line_errors
-def mcp_call(name: str, tool: str, arguments: str, **where: Any) -> None:
+@calls_api
+async def mcp_call(api: Api, name: str, tool: str, arguments: str) -> int:
     """Call a tool of an MCP server, with its arguments as JSON."""
     try:
         given = json.loads(arguments)
     except ValueError as error:
         raise click.UsageError(f"The arguments are not JSON: {error}") from None
-    called = asyncio.run(_post(f"/api/mcp/{name}/call", {"tool": tool, "arguments": given}, **where))
+    called = await api.call("POST", f"/api/mcp/{name}/call", {"tool": tool, "arguments": given})
     click.echo(called["output"])
-    if called["is_error"]:
-        sys.exit(1)
-
-
-async def _post(path: str, body: Any, **where: Any) -> Any:
-    async with connect(**where) as api:
-        return await api.call("POST", path, body)
+    return 1 if called["is_error"] else 0
 
 
 @mcp.command("disconnect")
 @click.argument("name")
-@settings_options
-@one_line_errors
-def mcp_disconnect(name: str, **where: Any) -> None:
+@calls_api
+async def mcp_disconnect(api: Api, name: str) -> None:
     """Revoke and forget the access to your account at an MCP server. Connect it in the page."""
-    asyncio.run(_disconnect(name, **where))
+    await api.call("DELETE", f"/api/mcp-accounts/{name}")
     click.echo(f"Disconnected {name}.")
-
-
-async def _disconnect(name: str, **where: Any) -> None:
-    async with connect(**where) as api:
-        await api.call("DELETE", f"/api/mcp-accounts/{name}")
 
 
 @mcp.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@settings_options
-@one_line_errors
-def mcp_rm(names: tuple[str, ...], **where: Any) -> None:
+@calls_api
+async def mcp_rm(api: Api, names: tuple[str, ...]) -> None:
     """Remove MCP servers that no agent has."""
-    asyncio.run(_rm(names, **where))
-
-
-async def _rm(names: tuple[str, ...], **where: Any) -> None:
-    async with connect(**where) as api:
-        for name in names:
-            await api.call("DELETE", f"/api/mcp/{name}")
-            click.echo(f"Removed {name}.")
+    for name in names:
+        await api.call("DELETE", f"/api/mcp/{name}")
+        click.echo(f"Removed {name}.")

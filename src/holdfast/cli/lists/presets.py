@@ -17,7 +17,7 @@ from ..chat.named import preset_named, prompt_named
 from ..client import Api, Object, calls_api
 from ..commands import json_option, read_json, write_text
 from ..completion import complete_models, complete_named
-from ..tables import Column, TableCell, print_list, prose
+from ..tables import Column, TableCell, print_list
 
 
 @click.group()
@@ -26,12 +26,12 @@ def presets() -> None:
 
 
 COLUMNS = (
-    Column("name"),
+    Column("name", lambda each: f"/{each['name']}" if "text" in each else each["name"]),
     Column("model", can_wait=True),
-    Column("default", can_wait=True),
-    Column("group", can_wait=True),
-    Column("from", can_wait=True),
-    Column("text", is_text=True),
+    Column("default", lambda each: TableCell("default" if each["default"] else "", "green"), can_wait=True),
+    Column("group", "group_name", can_wait=True),
+    Column("from", "by", can_wait=True),
+    Column("text", lambda each: each["text"] if "text" in each else each["system"], is_text=True),
 )
 
 
@@ -42,21 +42,10 @@ async def presets_ls(api: Api, as_json: bool) -> None:
     """List presets and prompts: your own, and those that others share with your groups."""
     kept = await api.call("GET", "/api/presets")
     prompts = (await api.call("GET", "/api/prompts"))["prompts"]
-    if not kept["presets"] and not prompts:
-        show.note("No presets. Add one with: holdfast presets add NAME -m MODEL --system TEXT")
-    rows = [
-        *[_row(each, each["name"], each["model"], each["system"], kept["default"]) for each in kept["presets"]],
-        *[_row(each, f"/{each['name']}", "", each["text"]) for each in prompts],
-    ]
+    rows = [{"model": "", **each, "default": each["id"] == kept["default"]} for each in (*kept["presets"], *prompts)]
     listed = {"presets": kept["presets"], "default": kept["default"], "prompts": prompts}
-    print_list(COLUMNS, rows, json=listed if as_json else None)
-
-
-def _row(
-    each: Object, name: str, model: str | None, text: str | None, default: str | None = None
-) -> tuple[str | TableCell, ...]:
-    mark = TableCell("default" if each["id"] == default else "", "green")
-    return name, model or "", mark, each["group_name"] or "", each["by"] or "", prose(text or "")
+    empty = "No presets. Add one with: holdfast presets add NAME -m MODEL --system TEXT"
+    print_list(COLUMNS, rows, as_json, json=listed, empty=empty)
 
 
 @presets.command("show")
@@ -158,14 +147,10 @@ async def presets_export(api: Api, file: pathlib.Path | None) -> None:
 @click.argument("file", type=click.File("rb"))
 @json_option
 @calls_api
-async def presets_import(api: Api, file: Any, as_json: bool) -> None:
+async def presets_import(api: Api, file: Any, as_json: bool) -> int:
     """Add the presets and prompts of a file. `-` is standard input. Nothing that you have is replaced."""
     report = await api.call("POST", "/api/presets/import", read_json(file))
-    rows = [
-        (each["kind"], ("/" if each["kind"] == "prompt" else "") + each["name"], each["result"], prose(each["why"]))
-        for each in report["entries"]
-    ]
-    columns = (Column("kind"), Column("name"), Column("result"), Column("why", is_text=True))
-    print_list(columns, rows, json=report if as_json else None)
-    if any(each["result"] == "refused" for each in report["entries"]):
-        sys.exit(1)
+    name = Column("name", lambda each: ("/" if each["kind"] == "prompt" else "") + each["name"])
+    columns = (Column("kind"), name, Column("result"), Column("why", is_text=True))
+    print_list(columns, report["entries"], as_json, json=report)
+    return 1 if any(each["result"] == "refused" for each in report["entries"]) else 0

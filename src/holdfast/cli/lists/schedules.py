@@ -18,7 +18,7 @@ from ..commands import json_option
 from ..completion import complete_models, complete_presets, complete_sessions, complete_started
 from ..completion.prefixes import SESSION, whole_id
 from ..screen import flat
-from ..tables import Column, print_list, prose, short_ids, state
+from ..tables import Column, print_list, state
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -124,12 +124,22 @@ def schedules() -> None:
     """List, add, pause, run and remove schedules: runs that start at a time."""
 
 
+def _then(schedule: Object) -> str:
+    return "paused" if schedule["paused"] else f"next {schedule['next']['local']}" if schedule["next"] else "over"
+
+
+def _became(one: Object) -> str:
+    """Return what became of an occurrence: the state of its run, or why there is none."""
+    run = one["run"]
+    return str(one["state"] if run is None else run["outcome"] or run["status"])
+
+
 _COLUMNS = (
-    Column("schedule"),
+    Column("schedule", "id", is_id=True),
     Column("name", is_text=True),
-    Column("next"),
-    Column("last", can_wait=True),
-    Column("when", can_wait=True),
+    Column("next", lambda each: _then(each).removeprefix("next ")),
+    Column("last", lambda each: state(_became(each["last"]) if each["last"] else ""), can_wait=True),
+    Column("when", lambda each: _in_words(each["when"]), can_wait=True),
     Column("model", can_wait=True),
     Column("prompt", is_text=True, can_wait=True),
 )
@@ -141,27 +151,8 @@ _COLUMNS = (
 async def schedules_ls(api: Api, as_json: bool) -> None:
     """List your schedules, each with its next time and what became of the last one."""
     listed = (await api.call("GET", "/api/schedules"))["schedules"]
-    if not listed:
-        show.note('No schedules. Add one with: holdfast schedules add NAME "PROMPT" --cron "0 9 * * *"')
-    rows = [
-        (
-            id,
-            prose(each["name"]),
-            _then(each).removeprefix("next "),
-            state(_became(each["last"]) if each["last"] else ""),
-            _in_words(each["when"]),
-            each["model"] or "",
-            prose(each["prompt"]),
-        )
-        for each, id in zip(listed, short_ids([each["id"] for each in listed]), strict=True)
-    ]
-    print_list(_COLUMNS, rows, json=listed if as_json else None)
-
-
-def _became(one: Object) -> str:
-    """Return what became of an occurrence: the state of its run, or why there is none."""
-    run = one["run"]
-    return str(one["state"] if run is None else run["outcome"] or run["status"])
+    empty = 'No schedules. Add one with: holdfast schedules add NAME "PROMPT" --cron "0 9 * * *"'
+    print_list(_COLUMNS, listed, as_json, empty=empty)
 
 
 @schedules.command("show")
@@ -179,8 +170,7 @@ async def schedules_show(api: Api, name: str) -> None:
 async def schedules_next(api: Api, when: Object, as_json: bool) -> None:
     """Print the next five times of a cron expression, an interval or a date, before you add it."""
     times = (await api.call("POST", "/api/schedule-preview", {"when": when}))["times"]
-    rows = [(each["local"], each["at"]) for each in times]
-    print_list((Column("local"), Column("utc")), rows, json=times if as_json else None)
+    print_list((Column("local"), Column("utc", "at")), times, as_json)
 
 
 @schedules.command("add")
@@ -197,10 +187,6 @@ async def schedules_add(api: Api, when: Object, **what: Any) -> None:
     """Add a schedule that sends PROMPT (or standard input) to a model or an agent."""
     made = await api.call("POST", "/api/schedules", {**await asked_body(api, **what), "when": when})
     click.echo(flat(f"{made['name']}: {_then(made)}"))
-
-
-def _then(schedule: Object) -> str:
-    return "paused" if schedule["paused"] else f"next {schedule['next']['local']}" if schedule["next"] else "over"
 
 
 @schedules.command("run")
@@ -239,10 +225,10 @@ async def _each(api: Api, names: tuple[str, ...], what: str) -> None:
 _OCCURRENCES = (
     Column("at"),
     Column("how"),
-    Column("state"),
-    Column("run"),
-    Column("left_out", can_wait=True),
-    Column("why", is_text=True, can_wait=True),
+    Column("state", lambda one: state(_became(one))),
+    Column("run", lambda one: one["run"] and one["run"]["id"]),
+    Column("left_out", lambda one: one["others"] or "", can_wait=True),
+    Column("why", lambda one: one["error"]["message"] if one["error"] else one["why"], is_text=True, can_wait=True),
 )
 
 
@@ -254,18 +240,7 @@ async def schedules_history(api: Api, name: str, as_json: bool) -> None:
     """List the last times of a schedule, each with its run or why there is none."""
     found = await found_by_name(api, "schedules", name)
     listed = (await api.call("GET", f"/api/schedules/{found['id']}/history"))["occurrences"]
-    rows = [
-        (
-            one["at"],
-            one["how"],
-            state(_became(one)),
-            one["run"]["id"] if one["run"] else "",
-            str(one["others"] or ""),
-            prose(one["error"]["message"] if one["error"] else one["why"] or ""),
-        )
-        for one in listed
-    ]
-    print_list(_OCCURRENCES, rows, json=listed if as_json else None)
+    print_list(_OCCURRENCES, listed, as_json)
 
 
 @schedules.command("rm")

@@ -12,7 +12,7 @@ from ..client import Api, Object, calls_api
 from ..commands import json_option
 from ..completion import complete_started
 from ..screen import flat
-from ..tables import Column, print_list, prose, short_ids, when
+from ..tables import Column, print_list, when
 from .schedules import asked_body, asked_options, found_by_name, removed
 
 _WRITTEN = ("name", "prompt", "model", "kind", "preset", "session", "signed")
@@ -25,10 +25,10 @@ def triggers() -> None:
 
 
 _COLUMNS = (
-    Column("trigger"),
+    Column("trigger", "id", is_id=True),
     Column("name", is_text=True),
-    Column("called"),
-    Column("state", can_wait=True),
+    Column("called", lambda each: when(each["last"]["at"] if each["last"] else None)),
+    Column("state", lambda each: " ".join(word for word in ("paused", "signed") if each[word]), can_wait=True),
     Column("model", can_wait=True),
     Column("prompt", is_text=True, can_wait=True),
 )
@@ -40,20 +40,8 @@ _COLUMNS = (
 async def triggers_ls(api: Api, as_json: bool) -> None:
     """List your triggers, each with its last call."""
     listed = (await api.call("GET", "/api/triggers"))["triggers"]
-    if not listed:
-        show.note('No triggers. Add one with: holdfast triggers add NAME "Sort this: {{body}}"')
-    rows = [
-        (
-            id,
-            prose(each["name"]),
-            when(each["last"]["at"] if each["last"] else None),
-            " ".join(word for word in ("paused", "signed") if each[word]),
-            each["model"] or "",
-            prose(each["prompt"]),
-        )
-        for each, id in zip(listed, short_ids([each["id"] for each in listed]), strict=True)
-    ]
-    print_list(_COLUMNS, rows, json=listed if as_json else None)
+    empty = 'No triggers. Add one with: holdfast triggers add NAME "Sort this: {{body}}"'
+    print_list(_COLUMNS, listed, as_json, empty=empty)
 
 
 @triggers.command("show")

@@ -30,7 +30,7 @@ AGENT = "agent"
 """The name before the slash of an agent's model."""
 USUAL = ("openai", "local", "scripted")
 """Dialects that are built in."""
-KEYED_KINDS = ("anthropic", "gemini")
+KEYED_KINDS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 """Services with their own dialect, found by their key in the environment."""
 
 
@@ -185,8 +185,15 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`oauth`: each person connects an account in the page; with `shared` an admin connects one for all."""
     oauth_client: str = ""
     """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
+    oauth_secret: str = ""
+    oauth_secret_env: str = ""
+    """The variable with the secret of `oauth_client`, if it has one."""
     scopes: tuple[str, ...] = ()
     """What the tokens are to allow. Default: what the MCP server asks for."""
+
+    def client_secret(self, environ: Mapping[str, str]) -> str:
+        """Return the secret of `oauth_client`; empty if it has none."""
+        return environ.get(self.oauth_secret_env) or self.oauth_secret
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -229,7 +236,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local_model: str = ""
     """A GGUF file to use in place of the built-in demo model."""
     offline: bool = False
-    """Never download the embedded model's weights."""
+    """Never download the built-in model's weights."""
     default_model: str = ""
     """The model of requests and sessions that name none. Default: the first model of a configured provider, else the
     only agent, else the first model of a discovered local server, else a demo model."""
@@ -239,7 +246,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Discover model servers on this machine (Ollama, llama-server, LM Studio). `auto`: only if the settings name no
     providers and the server needs no key."""
     default_providers: bool = True
-    """If the settings name providers, also offer the providers of API keys in the environment, the embedded model and
+    """If the settings name providers, also offer the providers of API keys in the environment, the built-in model and
     the scripted models."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names that a request may have in its `Host` header, besides the server's own address."""
@@ -325,7 +332,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fallbacks: dict[str, str] = {}
     """The fallback of a model: `"up/m" = "other/m"`."""
     on_break: dict[str, OnBreak] = {}
-    """What is done if an answer of a model breaks off: `"up/m" = "continue"`, for `"up/*"` and `"*"` too."""
+    """What is done if a response of a model breaks off: `"up/m" = "continue"`, for `"up/*"` and `"*"` too."""
     limits: dict[str, ModelLimits] = {}
     """How long a model may be silent: `"up/m" = { first_token = 600, silence = 60 }`, for `"up/*"` and `"*"` too."""
     aliases: dict[str, str] = {}
@@ -337,15 +344,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 TABLES = (
-    "providers",
-    "keys",
-    "proxy",
-    "oidc",
-    "webhooks",
-    "agents",
-    "mcp",
-    "agent_users",
-    "agent_think",
+    *["providers", "keys", "proxy", "oidc", "webhooks", "agents", "mcp", "agent_users", "agent_think"],
     *["fallbacks", "on_break", "limits", "aliases", "log_levels", "prices", "budget"],
 )
 SCALARS = tuple(field for field in msgspec.structs.fields(Settings) if field.name not in TABLES)
@@ -405,6 +404,8 @@ def complaints(settings: Settings, sources: Mapping[str, str], environ: Mapping[
     yield from _about_dialects(settings.providers, sources.get("providers", ""))
     if settings.tls_key and not settings.tls_cert:
         yield "The setting `tls_key` needs `tls_cert`, the certificate."
+    if settings.port and settings.metrics_port == settings.port:
+        yield f"The settings `port` and `metrics_port` are both {settings.port}. Set another `metrics_port`."
     yield from about_sign_in(settings.proxy, settings.oidc, settings.public_url)
     yield from _about_variables(environ, settings)
     yield from not_in_full({each.name: each.model for each in settings.agents}, settings.aliases, settings.prices)
@@ -505,18 +506,14 @@ _OF_A_SERVICE = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|S
 
 def _named_variables(settings: Settings) -> Iterator[str]:
     """Yield the variables that the tables of the settings name."""
-    for provider in settings.providers:
-        yield provider.api_key_env
-    for key in settings.keys:
-        yield key.key_env
+    yield from (provider.api_key_env for provider in settings.providers)
+    yield from (key.key_env for key in settings.keys)
     if settings.oidc is not None:
         yield settings.oidc.client_secret_env
-    for webhook in settings.webhooks:
-        yield webhook.secret_env
-    for agent in settings.agents:
-        yield from agent.env_from
+    yield from (webhook.secret_env for webhook in settings.webhooks)
+    yield from (name for agent in settings.agents for name in agent.env_from)
     for server in settings.mcp:
-        yield from (*server.env_from, server.api_key_env)
+        yield from (*server.env_from, server.api_key_env, server.oauth_secret_env)
 
 
 SHORTEST_CLUSTER_KEY = 16
@@ -553,9 +550,9 @@ def _about_dialects(providers: Sequence[ProviderSettings], where: str) -> Iterat
 
 
 def discovered(environ: Mapping[str, str]) -> tuple[ProviderSettings, ...]:
-    """Return the providers whose keys are in the environment, the embedded model, and the scripted one."""
+    """Return the providers whose keys are in the environment, the built-in model, and the scripted one."""
     keyed = [_keyed(name, environ) for name, known in PROFILES.items() if known.key_env and environ.get(known.key_env)]
-    keyed += [_own_kind(name, environ) for name in KEYED_KINDS if environ.get(kind_of(name).key_env)]
+    keyed += [_own_kind(name, environ) for name, key in KEYED_KINDS.items() if environ.get(key)]
     return (*keyed, ProviderSettings("local", dialect="local"), ProviderSettings("scripted", dialect="scripted"))
 
 

@@ -97,19 +97,27 @@ def _wanted(message: str, settings: type[Any], path: str) -> str:
     if found[2]:
         return f"{BOUNDS[found[2]]} {float(found[3]):g}"
     expected = " or ".join(TYPES.get(kind.strip(), kind.strip()) for kind in found[1].split("|"))
-    return "a number" if found[1] == "int" and found[4] == "str" else expected
+    if found[1] not in ("int", "float") or found[4] != "str":
+        return expected
+    field = _field(settings, path)
+    example = field.default if field is not None and isinstance(field.default, int | float) else None
+    return "a number" + ("" if example is None else f" without a unit, such as {example:g}")
 
 
 def _choices(settings: type[Any], path: str) -> str:
     """Return the values that a setting can have."""
-    table, _, name = path.rpartition(".")
-    field = next((each for each in msgspec.structs.fields(_struct(settings, table)) if each.name == name), None)
+    field = _field(settings, path)
     kind = msgspec.inspect.type_info(field.type) if field is not None else None
     kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
     values = [str(value) for each in kinds if isinstance(each, msgspec.inspect.LiteralType) for value in each.values]
     if any(isinstance(each, msgspec.inspect.BoolType) for each in kinds):
         values = ["true", "false", *values]
     return f"{', '.join(values[:-1])} or {values[-1]}" if len(values) > 1 else "another value"
+
+
+def _field(settings: type[Any], path: str) -> msgspec.structs.FieldInfo | None:
+    table, _, name = path.rpartition(".")
+    return next((each for each in msgspec.structs.fields(_struct(settings, table)) if each.name == name), None)
 
 
 def _struct(settings: type[Any], path: str) -> type[Any]:

@@ -50,7 +50,8 @@ class Endpoint:
         self.path = path
         self.takes = takes
         self.query = query or {}
-        self.answers = answers or {200: "done"}
+        self.answers = answers or {}
+        """Responses that nothing else tells: the body, the path, the rule and the docstring tell the others."""
         self.streams = streams
         self.lists = lists
         self.who = who

@@ -16,6 +16,7 @@ from .feature import Endpoint, Feature, endpoints_of
 from .http.errors import Json
 
 _PARAMETER = re.compile(r"{(\w+)(:path)?}")
+_ID = re.compile(r"{(\w+_id)}")
 _REF = "#/components/schemas/{name}"
 ERROR = {
     "type": "object",
@@ -64,7 +65,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": endpoint.handler.__name__,
-        "summary": (endpoint.handler.__doc__ or "").strip().split("\n")[0],
+        "summary": _summary(endpoint),
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
         "responses": {
             str(status): _response(endpoint, status, description) for status, description in _answers(endpoint).items()
@@ -82,13 +83,21 @@ def _operation(endpoint: Endpoint, bodies: dict[type[msgspec.Struct], dict[str, 
 
 
 def _answers(endpoint: Endpoint) -> dict[int, str]:
-    """Return the responses of an endpoint, including those of its access rule and of its query."""
-    answers = {400: "an unknown query parameter"} if endpoint.is_own else {}
+    """Return the responses of an endpoint, including those of its access rule, its query, its body and its path."""
+    answers = {400: "a bad query"} if endpoint.is_own or endpoint.query else {}
+    if nouns := [name.removesuffix("_id").replace("_", " ") for name in _ID.findall(endpoint.path)]:
+        answers[404] = f"no such {' or '.join(nouns)}"
     if endpoint.takes is not None:
         answers |= {400: "bad input", 413: "the body is too large"}
     if endpoint.who is not ANYONE:
         answers |= {401: "no valid key or sign-in", 403: "the caller's role or key does not allow it"}
+    if all(status >= 400 for status in endpoint.answers):
+        answers[204 if endpoint.method == "DELETE" else 200] = _summary(endpoint)
     return {**answers, **endpoint.answers}
+
+
+def _summary(endpoint: Endpoint) -> str:
+    return (endpoint.handler.__doc__ or "").strip().split("\n")[0]
 
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
@@ -134,7 +143,7 @@ class Description(Feature):
         described = endpoints_of([*features, self])
         self._description = describe(described, __version__)
 
-    @Endpoint("GET", "/openapi.json", who=READ, answers={200: "this description"})
+    @Endpoint("GET", "/openapi.json", who=READ)
     async def openapi_json(self, request: Request) -> ASGIApp:
         """Return the OpenAPI description."""
         return Json(self._description)

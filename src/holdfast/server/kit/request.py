@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
-from ...asgi.client import CONNECTION, ClientConnection
+from ...asgi.client import CONNECTION, HEADERS, ClientConnection
 from ...asgi.idempotency import request_digest
 from ...errors import BadRequest
 from ...store import Idempotency
@@ -19,8 +19,6 @@ from ..config.current import CurrentSettings
 from .caller import owner_of
 from .http.json_size import MOST_VALUES, SMALL, TooManyValues, check_values
 
-HEADERS = "holdfast.headers"
-"""The scope's entry for the request headers as a dict. The first of several headers with one name counts."""
 DEEPEST = 100
 """Maximum nesting depth of a body."""
 
@@ -168,6 +166,8 @@ def convert(decoded: dict[str, Any], kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         param = place.strip("`").lstrip(".") or None
+        if param is None and message.startswith("Object contains unknown") and issubclass(kind, msgspec.Struct):
+            message += f". Its fields are {', '.join(kind.__struct_encode_fields__)}"
         raise BadRequest(f"{message}{f' (at {param})' if param else ''}.", param=param) from None
 
 

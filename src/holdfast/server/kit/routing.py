@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...access import ACCESS, RULE, Access
 from ...errors import BadRequest
-from .added_headers import sending
+from .added_headers import EXTRA_HEADERS, sending
 from .feature import Endpoint
 from .http.compression import SMALLEST, Coding, Compressed, coding_for
 from .http.errors import (
@@ -85,6 +85,7 @@ class _Tree:
         return None if found is None else (found, dict(zip(self._names[found], values, strict=True)))
 
 
+_OF_THE_API = ("/api/", "/openapi.json")
 _ALL = "GET /openapi.json lists what there is."
 _OF_OLLAMA = (
     "Of Ollama's API there are /api/chat, /api/generate, /api/tags, /api/show, /api/ps and /api/version. Embeddings "
@@ -147,9 +148,10 @@ class Router:
                 if scope["query_string"] and endpoint.is_own:
                     _check_query(endpoint, request)
                 response = await endpoint.handler(request)
-            if isinstance(response, Json | LongJson) and (coding := _coding(response, request)) is not None:
-                response = Compressed(response, coding, self._compression)
-            await response(scope, receive, sending(scope, send))
+            if scope["path"].startswith(_OF_THE_API) and isinstance(response, Json | LongJson):
+                coding = _coding(response, request)
+                response = response if coding is None else Compressed(response, coding, self._compression)
+            await response(scope, receive, sending(scope, send) if EXTRA_HEADERS in scope else send)
         except Exception as error:  # noqa: BLE001 - if the response has begun, the server cuts the connection
             await error_response(request, error)(scope, receive, sending(scope, send))
 
@@ -185,9 +187,9 @@ class Router:
         raise PathNotFound(scope["method"], scope["path"], self._hint(path))
 
     def _hint(self, path: str) -> str:
-        """Return a hint for a wrong path: the path with /v1, or without an extra slash, or else the known paths."""
+        """Return a hint for a wrong path: one that differs by /v1 or a slash, or else the known ones."""
         plain = re.sub(r"/+", "/", path).rstrip("/")
-        for meant in (plain, f"/v1{plain}"):
+        for meant in (plain, f"/v1{plain}", plain.removeprefix("/v1")):
             if meant != path and any(self._endpoints_at(meant)):
                 return f"The path is {meant}."
         if is_of_ollama(path):
@@ -222,8 +224,7 @@ def _takes_word_for_id(endpoint: Endpoint, path: str) -> bool:
 
 
 def _coding(response: Json | LongJson, request: Request) -> Coding | None:
-    """Return how a response is compressed: None if it is short, outside of our API, or for a client without codings."""
-    is_of_the_api = request.scope["path"].startswith(("/api/", "/openapi.json"))
-    if not is_of_the_api or (isinstance(response, Json) and len(response.body) < SMALLEST):
+    """Return how a response of our API is compressed: None if it is short, or for a client without codings."""
+    if isinstance(response, Json) and len(response.body) < SMALLEST:
         return None
     return coding_for(request.headers.get("accept-encoding", ""))

@@ -334,9 +334,9 @@ class WholeAnswer(DelayedResponse):
         if self._attached:
             await self._run.leave(by)
 
-    async def response(self) -> ASGIApp:
+    def response(self) -> Awaitable[ASGIApp]:
         """Return the finished object."""
-        return await self._show(self._run)
+        return self._show(self._run)
 
 
 def not_again(run: Run) -> dict[str, str]:

@@ -56,8 +56,8 @@ class SettingPinned(HoldfastError):
     status = 409
     type = "invalid_request_error"
 
-    def __init__(self, what: str, where: str, param: str) -> None:
-        super().__init__(f"{what} is set by {where}. Change it there.")
+    def __init__(self, what: str, where: str, param: str, advice: str = "Change it there.") -> None:
+        super().__init__(f"{what} is set by {where}. {advice}")
         self.param = param
 
 
@@ -374,7 +374,8 @@ class Configured:
                     param="providers",
                 )
             if name in pinned:
-                raise SettingPinned(f"The provider {name!r}", self._where_is(pinned[name]), "providers")
+                where = self._where_is(pinned[name])
+                raise SettingPinned(f"The provider {name!r}", where, "providers", "Choose another name.")
         return tuple(self._changed_provider(each) for each in requested)
 
     def _changed_provider(self, requested: ProviderChange) -> ProviderSettings:

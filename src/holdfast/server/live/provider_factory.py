@@ -16,7 +16,7 @@ from ..config.loopback import is_loopback
 from ..config.settings import ProviderSettings, Settings, SettingsError, data_folder
 
 LINGER = 30.0
-"""Seconds for which the process of the embedded model outlives a killed server: the next one resumes its answers."""
+"""Seconds for which the process of the built-in model outlives a killed server: the next one resumes its answers."""
 
 NEAR, FAR = 5.0, 60.0
 """Seconds for which a list of models is valid: of an upstream on this machine, and of another."""
@@ -104,7 +104,7 @@ def _setup(
 
 
 def _of_embedded(described: ProviderSettings, settings: Settings) -> dict[str, Any]:
-    """Return the options of the embedded model. Raises `SettingsError` if its file does not exist."""
+    """Return the options of the built-in model. Raises `SettingsError` if its file does not exist."""
     ours: dict[str, Any] = {"model": settings.local_model, "offline": settings.offline, "linger": LINGER}
     given = ours | described.options
     if (file := given["model"]) and not Path(str(file)).expanduser().is_file():

@@ -19,9 +19,7 @@ class SettingsChanged(Conflict):
     """Another server has changed the settings at the same time."""
 
     code = "settings_changed"
-
-    def __init__(self) -> None:
-        super().__init__("The settings were changed through another server. Look at them, and repeat the change.")
+    message = "The settings were changed through another server. Look at them, and repeat the change."
 
 
 class SavedDocument:

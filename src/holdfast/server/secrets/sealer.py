@@ -8,9 +8,11 @@ Random nonces are safe for about four thousand million texts of one key. Secrets
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import importlib
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -100,6 +102,14 @@ class Sealer:
                 f"{name} is damaged, or was sealed as something else and moved here: find out who can write there. "
                 "`holdfast secrets reset` gives it up."
             ) from None
+
+    async def seal_text(self, name: str, data: bytes) -> str:
+        """Return sealed data as text, for a document."""
+        return b64encode(await asyncio.to_thread(self.seal, name, data)).decode()
+
+    async def open_text(self, name: str, sealed: str) -> bytes:
+        """Return the data of a sealed text. `CannotUnseal` if that is not possible."""
+        return await asyncio.to_thread(self.open, name, b64decode(sealed))
 
     def is_current(self, sealed: bytes) -> bool:
         """Return whether a text is sealed with the key that seals now."""

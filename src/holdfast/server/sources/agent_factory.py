@@ -99,9 +99,11 @@ def server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
     who = f"The MCP server {described.name!r}"
     if described.auth and (not described.url or described.api_key_env):
         raise SettingsError(f"{who} has auth, which needs a url and no api_key_env.")
+    if described.client_secret(environ) and not described.oauth_client:
+        raise SettingsError(f"{who} has the secret of an oauth_client, and no oauth_client.")
     named = _variables(described.env_from, environ, who)
-    key = _variables([described.api_key_env], environ, who) if described.api_key_env else {}
-    header = {"Authorization": f"Bearer {key[described.api_key_env]}"} if key else {}
+    key = _variables(list(filter(None, [described.api_key_env, described.oauth_secret_env])), environ, who)
+    header = {"Authorization": f"Bearer {key[described.api_key_env]}"} if described.api_key_env else {}
     return McpServer(
         name=described.name,
         command=sys.executable if described.command in OWN_PYTHON else described.command,
@@ -115,6 +117,8 @@ def server_of(described: McpSettings, environ: Mapping[str, str]) -> McpServer:
         timeout=described.timeout or None,
         shared=described.shared,
         oauth=described.auth == "oauth",
+        oauth_client=described.oauth_client,
+        oauth_secret=described.client_secret(environ),
     )
 
 

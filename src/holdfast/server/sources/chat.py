@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...asks import Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginning_of, chat_ask, model_ask
+from ...asks import Ask, Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginning_of, chat_ask, model_ask
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
 from ...concurrency.retry import Retry
@@ -41,6 +41,10 @@ RequireModel = Callable[[RunRecord, ModelName], Awaitable[None]]
 QUICK = 1.0  # seconds of retries for a client that retries itself
 
 
+async def _anybody(record: RunRecord, model: ModelName) -> None:
+    """Refuse nobody."""
+
+
 class ChatSources:
     """Asks the run's model with the run's history, and its fallback if it cannot answer."""
 
@@ -51,7 +55,7 @@ class ChatSources:
         patience: float,
         fallbacks: Callable[[], Mapping[str, str]] = dict,
         traces: Traces | None = None,
-        require: RequireModel | None = None,
+        require: RequireModel = _anybody,
         breaks: OnBreaks | None = None,
         patience_with: Patience | None = None,
         files: ModelFiles | None = None,
@@ -66,7 +70,7 @@ class ChatSources:
         self._providers = providers
         self._patience = patience
         self._fallbacks = fallbacks
-        self._require = require
+        self._check = require
         self._traces = traces
         self._breaks = breaks or OnBreaks({}, fallbacks)
         self._patience_with = patience_with or Patience({}, None)
@@ -81,11 +85,13 @@ class ChatSources:
 
     def answer(self, record: RunRecord, name: str, out: Outlet, *, alone: bool = False) -> Awaitable[None]:
         """Answer a run by its model. If `alone`, without fallbacks."""
-        if (beginning := beginning_of(record.ask)) is not None:
-            return self._go_on_from(record, beginning, out)
-        if is_compaction(record):
-            return self.summarise(record, name, out)
-        notice = notice_of(record)
+        ask, notice = record.ask, None
+        if isinstance(ask, SessionAsk):
+            if ask.beginning is not None:
+                return self._go_on_from(record, ask.beginning, out)
+            if ask.compacts:
+                return self.summarise(record, name, out)
+            notice = ask.notice
         return self._ask(record, name, partial(self._request, record), out, alone=alone, notice=notice)
 
     async def summarise(self, record: RunRecord, name: str, out: Outlet, *, by_grant: bool = False) -> None:
@@ -266,10 +272,6 @@ class ChatSources:
             attempt.emit = out.emit  # break the reference cycle, so that reference counting frees it
         return None
 
-    async def _check(self, record: RunRecord, model: ModelName) -> None:
-        if self._require is not None:
-            await self._require(record, model)
-
     async def _stand_in(self, record: RunRecord, asked: Sequence[ModelName]) -> FoundModel | None:
         """Return the fallback of the last model, if it may be used. A model is not asked twice."""
         named = self._fallbacks().get(asked[-1])
@@ -352,15 +354,17 @@ class ChatSources:
 
     async def messages(self, record: RunRecord) -> list[dict[str, Any]]:
         """Return the messages for the model: those of the request, or the session up to the run's turn."""
-        said = await self._retry(partial(self._said, record))  # an absent store fails no run that it has accepted
+        ask = record.ask
+        if record.session_id is None and not isinstance(ask, ResponseAsk):
+            said = chat_ask(ask).messages
+        else:  # an absent store fails no run that it has accepted
+            said = await self._retry(partial(self._stored, record, ask))
         return await self._files.shown(said, record.model)
 
-    async def _said(self, record: RunRecord) -> list[dict[str, Any]]:
-        ask = model_ask(record.ask)
+    async def _stored(self, record: RunRecord, ask: Ask) -> list[dict[str, Any]]:
         if isinstance(ask, ResponseAsk):
             return await conversation(self._store, record.owner, ask)
-        if record.session_id is None:
-            return chat_ask(ask).messages
+        assert record.session_id is not None
         session = await self._store.get_session(record.session_id)
         messages: list[Message] = await self._store.messages(record.session_id)
         path = compacted(branch(messages, record.parent_id))

@@ -42,18 +42,15 @@ class ConversationLocked(Conflict):
     """A response is being added to the conversation."""
 
     code = "conversation_locked"
-
-    def __init__(self) -> None:
-        super().__init__("A response is being added to this conversation. Wait for it or cancel it, then try again.")
+    message = "A response is being added to this conversation. Wait for it or cancel it, then try again."
 
 
 class ConversationFull(BadRequest):
     """A conversation would become too large."""
 
     code = "conversation_full"
-
-    def __init__(self) -> None:
-        super().__init__(f"A conversation has at most {LARGEST} bytes of items. Begin another one.", status=413)
+    status = 413
+    message = f"A conversation has at most {LARGEST} bytes of items. Begin another one."
 
 
 def check_fits(items: Sequence[Item]) -> None:

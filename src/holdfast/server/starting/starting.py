@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 
 from ...access import ACCESS, Access
+from ...asgi.client import HEADERS
 from ...asks import Ask, ChatAsk, OnBreak, ResponseAsk
 from ...concurrency.tasks import OwnedTasks
 from ...engine.core import Core
@@ -111,9 +112,9 @@ class AllowedStart(NamedTuple):
         """Return messages with the files that the caller has sent before, in place of references to them."""
         return await self.starting.uploads.brought(self.caller.owner, messages)
 
-    async def brought_in(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def brought_in(self, messages: Sequence[dict[str, Any]]) -> Awaitable[list[dict[str, Any]]]:
         """Do the same with messages in OpenAI's shape."""
-        return await self.starting.uploads.brought_in(self.caller.owner, messages)
+        return self.starting.uploads.brought_in(self.caller.owner, messages)
 
 
 class Starting:
@@ -149,11 +150,11 @@ class Starting:
             return known
         return await self.allow_new(request, model, key)
 
-    async def allow_new(self, request: Request, model: str | None, key: Idempotency | None = None) -> AllowedStart:
+    def allow_new(self, request: Request, model: str | None, key: Idempotency | None = None) -> Awaitable[AllowedStart]:
         """Return the start of a new run if the caller may use the model."""
         caller: Access = request.scope[ACCESS]
         payer, on_break = self._payer_of(request), _on_break(request)
-        return await self.allow_for(caller, payer, model, key, on_break=on_break)
+        return self.allow_for(caller, payer, model, key, on_break=on_break)
 
     async def allow_for(
         self,
@@ -186,7 +187,9 @@ class Starting:
         """
         await self._check_agent(record)
         await self.check_files(_sent(record, input), record.model)
-        submit = partial(self._submit, record, input, session, {"keep": keep, **how})
+        submit = partial(self._engine.submit, record, input, keep=keep, **how)
+        if session is not None:
+            submit = partial(self._in_new_session, session, submit)
         if keep and self.told is not None:
             submit = partial(self._told, self.told, record, submit)
         if self.room.is_free(record.payer):
@@ -202,12 +205,9 @@ class Starting:
 
         return await self._tasks.run(start(), if_left=lambda: self._leave(started))
 
-    async def _submit(
-        self, record: RunRecord, input: Sequence[Message], session: Session | None, how: dict[str, Any]
-    ) -> Run:
-        if session is not None:
-            await self._store.create_session(session)
-        return await self._engine.submit(record, input, **how)
+    async def _in_new_session(self, session: Session, submit: Callable[[], Awaitable[Run]]) -> Run:
+        await self._store.create_session(session)
+        return await submit()
 
     async def _told(self, told: Told, record: RunRecord, submit: Callable[[], Awaitable[Run]]) -> Run:
         """Start a run that others are told of: also of one whose caller leaves before it has heard of it."""
@@ -245,7 +245,8 @@ def _sent(record: RunRecord, input: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _on_break(request: Request) -> OnBreak | None:
     """Return what the request says is done if the answer breaks off."""
-    chosen = request.headers.get(ON_BREAK)
-    if chosen is None or chosen == "settle" or chosen == "continue":
-        return chosen  # type: ignore[return-value]
-    raise BadRequest(f"`{ON_BREAK}` is `settle` or `continue`, not {chosen[:40]!r}.", param=ON_BREAK)
+    chosen = request.scope[HEADERS].get(ON_BREAK.encode())
+    if chosen is None or chosen in (b"settle", b"continue"):
+        return chosen and chosen.decode()  # type: ignore[no-any-return]
+    said = chosen[:40].decode("latin-1")
+    raise BadRequest(f"`{ON_BREAK}` is `settle` or `continue`, not {said!r}.", param=ON_BREAK)

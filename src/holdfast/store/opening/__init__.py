@@ -23,9 +23,7 @@ class StoreNotInstalled(HoldfastError):
 
     code = "store_not_installed"
     status = 503
-
-    def __init__(self) -> None:
-        super().__init__(f"A store on PostgreSQL needs asyncpg. Install it: {how_to_install('postgres')}.")
+    message = f"A store on PostgreSQL needs asyncpg. Install it: {how_to_install('postgres')}."
 
 
 def open_store(url: str, **options: Any) -> Store:
@@ -49,7 +47,7 @@ def open_store(url: str, **options: Any) -> Store:
     if is_postgres(url):
         return _postgres(url, **options)
     raise ValueError(
-        f"there is no store for {scheme}: use memory:, sqlite:PATH, postgresql://…, or the path of a folder"
+        f"{scheme}: is no kind of store: use memory:, sqlite:PATH, postgresql://…, or the path of a folder"
     )
 
 

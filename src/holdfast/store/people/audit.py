@@ -60,8 +60,8 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
-class AuditLog(Protocol):
-    """The methods of a store that write and read the audit log. There is none that changes an entry."""
+class AuditStore(Protocol):
+    """The methods of a store for the audit log. There is none that changes an entry."""
 
     async def add_audit(self, entry: AuditEntry) -> AuditEntry:
         """Add an entry to the end, and return it with its number and digest. A known id changes nothing."""
@@ -76,10 +76,6 @@ class AuditLog(Protocol):
     async def audit_end(self) -> tuple[int, str]:
         """Return number and digest of the entry that was added last; 0 and an empty text if there was none."""
         ...
-
-
-class AuditStore(AuditLog, Protocol):
-    """The methods of a store for the audit log."""
 
     async def delete_audit(self, through: int) -> int:
         """Delete the entries up to a number, because of their age. Returns how many there were."""

@@ -49,12 +49,15 @@ DRIVER_ERRORS = (
 def unreachable(error: BaseException) -> StoreUnavailable:
     """Return the error for a failure of PostgreSQL, without the values of statements and without the password."""
     code = getattr(error, "sqlstate", None)
-    reason = str(getattr(error, "message", None) or error).partition("\n")[0] or type(error).__name__
+    empty = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    reason = str(getattr(error, "message", None) or error).partition("\n")[0] or empty
     named = f"{type(error).__name__} {code}" if code else type(error).__name__
-    return StoreUnavailable(
-        f"PostgreSQL did not do it: {reason} ({named}). Look whether the server is up and can be reached from here; "
-        "nothing acknowledged is lost."
-    )
+    what = _REFUSED if code and code.startswith(("28", "3D")) else _AWAY
+    return StoreUnavailable(f"PostgreSQL did not do it: {reason} ({named}). {what}; nothing acknowledged is lost.")
+
+
+_AWAY = "Look whether the server is up and can be reached from here"
+_REFUSED = "Check the user, the password and the database in the address of the store"
 
 
 _BAD_URL = "The URL of the PostgreSQL store is not valid. In a password write / as %2F, ? as %3F, # as %23, @ as %40."

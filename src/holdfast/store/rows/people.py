@@ -97,7 +97,10 @@ class PeopleWriting(PeopleReading):
     def note_reader(self, session_id: str, reader: str, seen: int, told: int) -> Querying[bool]:
         """Move what a person has seen and was told of forward."""
         row = first((yield ("standings", "one_session"), {"reader": reader, "session_id": session_id}))
-        if row is None or (min(seen, row["feed_n"]) <= row["seen"] and min(told, row["feed_n"]) <= row["told"]):
+        if row is None:
+            return False
+        seen, told = min(seen, row["feed_n"]), min(told, row["feed_n"])
+        if seen <= row["seen"] and told <= row["told"]:
             return False
         yield "note_reader", {"session_id": session_id, "reader": reader, "seen": seen, "told": told}
         return True

@@ -44,6 +44,7 @@ from .structs import (
 _FIRST_WITH = 4  # first messages of a session with different words of one prefix
 _READ_FOR_HITS = 4 * 1024 * 1024  # maximum bytes of messages that one search reads
 _READ_AT_ONCE = 256 * 1024  # bytes of a log in one read
+_LAST = 2**31 - 1  # no number of a session is higher
 
 
 class Reading:
@@ -87,7 +88,8 @@ class Reading:
         given = {"owner": owner, "session_id": session_id, "status": status, "prefix": prefix or None, "before": before}
         values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         conditions = [f"runs_of_{name}" for name in values]
-        if status not in (None, "settled"):
+        if status not in (None, "settled"):  # a few of all runs: the index of those in progress, not the owner's
+            conditions = ["unindexed_owner" if name == "runs_of_owner" else name for name in conditions]
             conditions.append("runs_in_progress")
         values |= {"limit": max(limit, 0), "page_bytes": PAGE_BYTES}
         return [as_run(row) for row in (yield ("list_runs", "any_run", *conditions), values)]
@@ -95,6 +97,10 @@ class Reading:
     def queued(self, session_id: str) -> Querying[list[RunRecord]]:
         """Return the queued runs of a session in their order."""
         return [as_run(row) for row in (yield "queued", {"session_id": session_id})]
+
+    def is_waiting(self, session_id: str) -> Querying[bool]:
+        """Return whether a run of a session is queued."""
+        return first((yield "is_waiting", {"session_id": session_id})) is not None
 
     def waiting_sessions(self) -> Querying[list[str]]:
         """Return the sessions in which a run is queued and none is running."""
@@ -251,12 +257,12 @@ class Reading:
 
     def read_feed(self, session_id: str, after: int, limit: int) -> Querying[list[FeedEntry]]:
         """Return feed entries of a session."""
-        rows = yield "read_feed", {"session_id": session_id, "after": after, "limit": max(limit, 0)}
+        rows = yield "read_feed", {"session_id": session_id, "after": min(after, _LAST), "limit": max(limit, 0)}
         return [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows]
 
     def feed_place(self, session_id: str, n: int) -> Querying[FeedPlace | None]:
         """Return a place in the feed of a session."""
-        rows = list((yield "feed_place", {"session_id": session_id, "n": n}))
+        rows = list((yield "feed_place", {"session_id": session_id, "n": min(n, _LAST)}))
         entries = [FeedEntry(row["n"], row["type"], feed_data(row)) for row in rows if row["n"] is not None]
         return FeedPlace(rules.active_run(entries), rows[0]["feed_n"]) if rows else None
 

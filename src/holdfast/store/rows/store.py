@@ -93,7 +93,9 @@ class RowStore(ABC):
         return await self._read(lambda rows: rows.repeated(idempotency))
 
     async def start_queued(self, session_id: str, *, node_id: str, now: float) -> RunRecord | None:
-        """Make the first queued run of a session the running one."""
+        """Make the first queued run of a session the running one. Most have none: to see that takes no transaction."""
+        if not await self._read(lambda rows: rows.is_waiting(session_id)):
+            return None
         return await self._write(lambda rows: rows.start_queued(session_id, node_id, now))
 
     async def append(self, node_id: str, entries: Sequence[Append]) -> list[LogEnd]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -44,8 +45,13 @@ DECODERS: dict[str, dict[str, Callable[[bytes], Any]]] = {
 
 def values_for(kind: type[msgspec.Struct], row: Row) -> dict[str, Any]:
     """Return the values of a row for a struct. Other columns are internal numbers, or were added by a newer version."""
-    fields = kind.__struct_fields__
-    return {name: value for name, value in dict(row).items() if name in fields}
+    fields = _fields_of(kind)
+    return {name: value for name, value in zip(row.keys(), row, strict=True) if name in fields}
+
+
+@functools.cache
+def _fields_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(kind.__struct_fields__)
 
 
 def as_run(row: Row) -> RunRecord:

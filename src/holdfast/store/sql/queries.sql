@@ -59,6 +59,10 @@ SELECT * FROM records WHERE n IN (
 )
 ORDER BY ahead DESC, queue_number
 
+-- name: is_waiting
+SELECT 1 FROM runs WHERE status = 'queued' AND status <> 'settled'
+    AND session = (SELECT n FROM sessions WHERE id = :session_id) LIMIT 1
+
 -- name: list_runs
 SELECT * FROM records WHERE n IN (
     SELECT n FROM (
@@ -73,6 +77,9 @@ TRUE
 
 -- name: runs_of_owner
 owner = :owner
+
+-- name: unindexed_owner
+owner || '' = :owner
 
 -- name: runs_of_session_id
 session = (SELECT n FROM sessions WHERE id = :session_id)
@@ -216,8 +223,7 @@ FROM sessions WHERE id = :session_id
 
 -- name: note_reader
 INSERT INTO readers (session, reader, seen, told)
-SELECT n, :reader, CASE WHEN :seen < feed_n THEN :seen ELSE feed_n END, CASE WHEN :told < feed_n THEN :told ELSE feed_n END
-FROM sessions WHERE id = :session_id
+SELECT n, :reader, :seen, :told FROM sessions WHERE id = :session_id
 ON CONFLICT (session, reader) DO UPDATE SET
     seen = CASE WHEN excluded.seen > readers.seen THEN excluded.seen ELSE readers.seen END,
     told = CASE WHEN excluded.told > readers.told THEN excluded.told ELSE readers.told END

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from .. import KeyRecord
 from ..folder import check_folder
+from ..hints import LocalHints
 from ..rows import Querying
 from ..rows.migrations import StoreInUse
 from ..rows.nodes import NodesReading
@@ -25,14 +26,15 @@ _PATIENCE = 10.0  # seconds for another process to create or migrate the databas
 T = TypeVar("T")
 
 
-class SqliteBeside(RowStore):
-    """The store of a command, which a server may have open. Each change is one short transaction of its own.
+class SqliteBeside(LocalHints, RowStore):
+    """The store of a command, which a server may have open: it finds what is changed here when it looks again.
 
-    Without a database there is nothing to read; a change creates it. Root may use it for another user's folder: the
-    files that it creates belong to that user.
+    Each change is one short transaction of its own. Without a database there is nothing to read; a change creates it.
+    Root may use it for another user's folder: the files that it creates belong to that user.
     """
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self.path = locate(path)
 
     def list(self) -> list[KeyRecord]:
@@ -47,8 +49,8 @@ class SqliteBeside(RowStore):
         """Revoke a key; None if no active key has the id. This waits for the disk."""
         return self._change(lambda rows: rows.revoke_key(id, now))
 
-    async def hint(self, topic: str, ids: Sequence[str], to: str = "") -> None:
-        """Do nothing: a server finds the change when it looks again."""
+    async def close(self) -> None:
+        """Do nothing: each call closes what it has opened."""
 
     async def _write(self, work: Callable[[Writing], Querying[T]], *, durable: bool = True) -> T:
         return await asyncio.to_thread(self._change, work)

@@ -4,10 +4,13 @@
   the usage: the answer ends there, or at the end of the connection.
 - An exception in the stream is a frame of its own.
 - The signature of reasoning is a thought: Bedrock requires it with the results of the calls.
+- A picture comes in pieces, each in base64 of its own.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Any
 
 import msgspec
@@ -36,11 +39,19 @@ class _Thinking(msgspec.Struct, gc=False, rename="camel"):
     redacted_content: str | None = None
 
 
+class _ImageSource(msgspec.Struct, gc=False, rename="camel"):
+    bytes: str | None = None
+
+
+class _Image(msgspec.Struct, gc=False, rename="camel"):
+    source: _ImageSource | None = None
+
+
 class _Delta(msgspec.Struct, gc=False, rename="camel"):
     text: str | None = None
     tool_use: _ToolUse | None = None
     reasoning_content: _Thinking | None = None
-    image: Any = None
+    image: _Image | None = None
 
 
 class _Usage(msgspec.Struct, gc=False, rename="camel"):
@@ -69,6 +80,8 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
+_NO_PICTURE = b"\0"
+"""What no picture begins with."""
 
 
 class ConverseDecoder(DialectDecoder):
@@ -79,6 +92,7 @@ class ConverseDecoder(DialectDecoder):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self._thoughts: dict[int, list[str]] = {}
+        self._pictures: dict[int, bytearray] = {}
 
     def take(self, kind: bytes, payload: bytes, events: list[Yielded]) -> None:
         """Decode one frame."""
@@ -96,7 +110,10 @@ class ConverseDecoder(DialectDecoder):
             case b"contentBlockStop":
                 self.flush(events, index)
                 self.end_call(index, "{}", events)
+                self._end_picture(index, events)
             case b"messageStop":
+                for picture in tuple(self._pictures):
+                    self._end_picture(picture, events)
                 self.finish(event.stop_reason or "end_turn", events)
             case b"metadata" if event.usage is not None:
                 self.use(event.usage.counted(), events)
@@ -109,7 +126,23 @@ class ConverseDecoder(DialectDecoder):
             self.add_arguments(index, delta.tool_use.input or "", events)
         if delta.reasoning_content is not None:
             self._take_thought(index, delta.reasoning_content, events)
-        if delta.image:
+        if delta.image is not None:
+            self._take_picture(index, delta.image)
+
+    def _take_picture(self, index: int, image: _Image) -> None:
+        """Add a piece. What is an address in Amazon's storage, or an error, is none."""
+        picture = self._pictures.setdefault(index, bytearray())
+        try:
+            picture += base64.b64decode((image.source and image.source.bytes) or "", validate=True)
+        except (binascii.Error, ValueError):
+            picture[:0] = _NO_PICTURE
+        if len(picture) > self._max_event or sum(map(len, self._pictures.values())) > self._room:
+            self.leave_out("pictures that are too large")
+            picture[:] = _NO_PICTURE
+
+    def _end_picture(self, index: int, events: list[Yielded]) -> None:
+        picture = self._pictures.pop(index, None)
+        if picture is not None and not self.show_picture(f"data:;base64,{base64.b64encode(picture).decode()}", events):
             self.leave_out("pictures")
 
     def _take_thought(self, index: int, thought: _Thinking, events: list[Yielded]) -> None:

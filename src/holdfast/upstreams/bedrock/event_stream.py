@@ -23,10 +23,12 @@ _BYTES, _TEXT = 6, 7
 class EventStreamDecoder:
     """Turns the reads of one response into frames: the kind of event or exception, and its JSON.
 
-    A damaged frame is returned as a payload that is not JSON, so that decoding it fails.
+    Nothing is left out of a frame: its checksum is one of all of it. A damaged frame is returned as a payload that is
+    not JSON, so that decoding it fails.
     """
 
     def __init__(self, max_event: int) -> None:
+        self.left_out = 0
         self._max_event = max_event
         self._tail = bytearray()
         self._is_broken = False
@@ -41,8 +43,8 @@ class EventStreamDecoder:
                 self._is_broken = True
                 frames.append((b"", b"a frame with a wrong checksum"))
                 break
-            if total > self._max_event:
-                raise EventTooLarge(f"an upstream frame is larger than {self._max_event} bytes")
+            if total > 2 * self._max_event:  # a frame of AWS has 16 MiB at most
+                raise EventTooLarge(f"an upstream frame is larger than {2 * self._max_event} bytes")
             if len(self._tail) < total:
                 break
             frames.append(_frame(bytes(self._tail[:total]), headers))

@@ -29,7 +29,7 @@ from ...prompt import (
     UserTurn,
 )
 from .. import ChatRequest
-from ..params import ONLY_OPENAIS, checked_prompt, message_rules, part_rules
+from ..params import ONLY_OPENAIS, WITH_PICTURES, checked_prompt, message_rules, part_rules
 from ..parts import (
     arguments_object,
     assistant_text,
@@ -74,7 +74,7 @@ PARAMS: Table = {
     "user": harmless("It identifies the user to OpenAI."),
     # not supported by Bedrock, or only by some of its models
     "audio": refused("Bedrock's models produce no audio here."),
-    "modalities": refused("Bedrock's models answer in text.", ["text"]),
+    "modalities": WITH_PICTURES,
     "frequency_penalty": refused(_BY_MODEL, 0),
     "presence_penalty": refused(_BY_MODEL, 0),
     "reasoning_effort": refused(_BY_MODEL),

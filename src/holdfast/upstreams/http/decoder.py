@@ -41,7 +41,7 @@ from ...events import (
 from ...ids import new_id
 from ...redaction import redact
 from ..decoding import MAX_EVENT, MAX_TEXT, Halves, error_message, loosely
-from ..sse import EventTooLarge, ServerSentEvent, SSEDecoder
+from ..sse import LEFT_OUT, EventTooLarge, ServerSentEvent, SSEDecoder, without_data
 
 __all__ = ["NOT_STRICT", "DialectDecoder", "FrameReader", "ResponseDecoder"]
 
@@ -83,6 +83,9 @@ class ResponseDecoder(Protocol):
 
 class FrameReader(Protocol):
     """Cuts a body into frames: server-sent events, or lines. Raises `EventTooLarge`."""
+
+    left_out: int
+    """The size of the data that was left out of frames that were too large. `LEFT_OUT` is in its place."""
 
     def __init__(self, limit: int, /) -> None:
         """`limit` is the maximum size of a frame in bytes."""
@@ -153,10 +156,13 @@ class DialectDecoder:
         events: list[Yielded] = []
         if self.over or not data:
             return []
-        if not self._saw_frames:
-            self._first_bytes += data[: self._max_event - len(self._first_bytes)]
+        if not self._saw_frames and len(self._first_bytes) <= self._max_event:
+            self._first_bytes += data
+            if len(self._first_bytes) > self._max_event:
+                self._first_bytes[:] = without_data(self._first_bytes)[: self._max_event + 1]
         try:
-            self._read(self._frames.feed(data), events)
+            frames = self._frames.feed(data)
+            (self._read_cut if self._frames.left_out else self._read)(frames, events)
         except EventTooLarge:
             self.fail(self.broke(f"sent an event of more than {self._max_event} bytes"), events)
         if self._room < 0 and not self.over:
@@ -185,6 +191,19 @@ class DialectDecoder:
         self.over = self.broke_off = False
         self.error = None
 
+    def _read_cut(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
+        """Read frames of which some may have lost data."""
+        for frame in frames:
+            begun = len(events)
+            self._read([] if self.over else [frame], events)
+            self._refuse_cut(events, begun)
+
+    def _refuse_cut(self, events: list[Yielded], begun: int) -> None:
+        """Fail if what was left out of a frame was no data, but text: its rest must not look like all of it."""
+        if LEFT_OUT.decode() in repr(events[begun:]):
+            del events[begun:]
+            self.fail(self.broke(f"sent an event of more than {self._max_event} bytes"), events)
+
     def _read(self, frames: Iterable[ServerSentEvent], events: list[Yielded]) -> None:
         for kind, payload in frames:
             self._take_frame(kind, payload, events)
@@ -208,7 +227,8 @@ class DialectDecoder:
             last = self._frames.finish()
         except EventTooLarge:
             return
-        self._read([frame for frame in last if not cut or _is_readable(frame[1])], events)
+        whole = [frame for frame in last if not cut or _is_readable(frame[1])]
+        (self._read_cut if self._frames.left_out else self._read)(whole, events)
 
     def _complete(self, cut: bool, events: list[Yielded]) -> None:
         if self._saw_frames or cut:
@@ -231,6 +251,7 @@ class DialectDecoder:
         else:
             try:
                 self.take_body(body, events)
+                self._refuse_cut(events, 0)
             except ValueError:
                 self.fail(self.broke("answered with JSON that is no answer"), events)
 
@@ -301,14 +322,17 @@ class DialectDecoder:
     def show_picture(self, url: Any, events: list[Yielded], choice: int = 0) -> bool:
         """Emit a picture. False if it is none that can be shown."""
         shown = picture_url(url) if isinstance(url, str) else None
-        if shown is not None:
-            self.spend(len(shown))
-            events.append(Picture(shown, choice))
-        return shown is not None
+        if shown is None or len(shown) > self._room:
+            if shown is not None or (isinstance(url, str) and LEFT_OUT.decode() in url):
+                self.leave_out("pictures that are too large")
+            return False
+        self.spend(len(shown))
+        events.append(Picture(shown, choice))
+        return True
 
     def leave_out(self, what: str) -> None:
-        """Record content that cannot be passed on, such as an image."""
-        self._left_out = what
+        """Record content that cannot be passed on, such as an image. The first reason is said."""
+        self._left_out = self._left_out or what
 
     def flush(self, events: list[Yielded], block: int | None = None, choice: int | None = None) -> None:
         """Emit U+FFFD for lone surrogates: those of a block, of a choice, or all."""

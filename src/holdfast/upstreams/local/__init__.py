@@ -1,1 +1,1 @@
-"""The embedded model, in a process of its own."""
+"""The built-in model, in a process of its own."""

@@ -1,4 +1,4 @@
-"""The embedded model's own process: llama.cpp's server on a loopback port, for as long as it has a parent.
+"""The built-in model's own process: llama.cpp's server on a loopback port, for as long as it has a parent.
 
 llama.cpp ends the whole process if one of its assertions fails, so it gets a process of its own. The parent
 writes one line to its stdin, the order, and reads one line from its stdout: the address, or an error. From then on

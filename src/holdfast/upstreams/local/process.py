@@ -1,4 +1,4 @@
-"""The parent's side of the embedded model's process: start or claim it, send requests, end it.
+"""The parent's side of the built-in model's process: start or claim it, send requests, end it.
 
 Costs a pipe or a connection as its lifeline, one task that waits for its end, and one connection for each answer.
 """
@@ -30,7 +30,7 @@ from .child import CLAIMED, END, LOOPBACK, Note, Order, Ready
 
 __all__ = ["WHO", "ModelProcess", "ProcessGone", "claim", "is_any_left", "start_model"]
 
-WHO = "The embedded model"
+WHO = "The built-in model"
 
 _ENDING = 2.0  # seconds for the process to end
 _CLAIMING = 1.0  # seconds for it to notice the end of its old parent and to accept this one
@@ -357,7 +357,7 @@ def _refusal(body: bytes) -> ProviderError:
         return ProviderBroke(f"{WHO} answered with something that makes no sense.")
     if why.type == "exceed_context_size_error":
         return ProviderRefused(
-            f"The prompt has {why.n_prompt_tokens} tokens, and the embedded model can hold {why.n_ctx}. "
+            f"The prompt has {why.n_prompt_tokens} tokens, and the built-in model can hold {why.n_ctx}. "
             "Shorten it, or choose another model.",
             code="context_length_exceeded",
             status=400,

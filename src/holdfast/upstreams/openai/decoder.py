@@ -70,15 +70,16 @@ class AnswerDecoder(DialectDecoder):
                 plain.was_useful = True
                 self._room -= len(text)
                 return [(Text(text, plain.choice) if plain.choice else text,)]
-        texts, data = self._read_alike(data)
-        decoded: list[Sequence[Yielded]] = [texts]
+        decoded: list[Sequence[Yielded]] = []
         few = _A_FEW
-        while data and not self.over:  # decode a few chunks one by one, then try the fast way again
-            self._is_between = False
-            decoded += super().feed(data[:few])
-            data, few = data[few:], 2 * few
-            texts, data = self._read_alike(data)
-            decoded.append(texts)
+        while data and not self.over:  # the fast way, then a few chunks one by one, then the fast way again
+            if plain.opening:
+                texts, data = self._read_alike(data)
+                decoded.append(texts)
+            if data:
+                self._is_between = False
+                decoded += super().feed(data[:few])
+                data, few = data[few:], 2 * few
         return decoded
 
     # frames
@@ -90,8 +91,6 @@ class AnswerDecoder(DialectDecoder):
         of another kind.
         """
         plain = self._plain
-        if not plain.opening or not data or self.over:
-            return (), data
         if not self._is_between:
             tail = self._frames.take_back()
             if tail is None:
@@ -256,7 +255,7 @@ class AnswerDecoder(DialectDecoder):
             ):
                 answer.has_begun = answer.has_content = True
             case _:
-                answer.left_out = "pictures"
+                answer.left_out = self._left_out or "pictures"
 
     def _take_call(self, answer: _Answer, piece: ChunkCall, events: list[Yielded]) -> None:
         answer.has_begun = answer.has_content = True
@@ -327,16 +326,16 @@ class AnswerDecoder(DialectDecoder):
         self._done(events)
 
 
-class _Answer:
+class _Answer(msgspec.Struct):
     """The state of one choice."""
 
-    __slots__ = ("calls", "has_begun", "has_content", "index", "left_out", "reason", "reason_given")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.calls: WrittenCalls | None = None  # once there is one
-        self.has_begun = False
-        self.has_content = False  # text or a call, not only reasoning
-        self.left_out = ""  # kinds of content that cannot be passed on
-        self.reason: str | None = None
-        self.reason_given = False
+    index: int
+    calls: WrittenCalls | None = None
+    """None until there is one."""
+    has_begun: bool = False
+    has_content: bool = False
+    """Whether there was text or a call, not only reasoning."""
+    left_out: str = ""
+    """Kinds of content that cannot be passed on."""
+    reason: str | None = None
+    reason_given: bool = False

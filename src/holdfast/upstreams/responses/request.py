@@ -73,7 +73,7 @@ PARAMS: Table = {
     "service_tier": PASSED_ON,
     "user": PASSED_ON,
     # left out
-    "prediction": harmless("It only makes an answer quicker."),
+    "prediction": harmless("It only makes a response quicker."),
     "seed": harmless("OpenAI promises best effort only."),
     "stream_options": harmless("The answer is always streamed with its usage."),
     # not supported by Responses, or not passed on

@@ -210,17 +210,16 @@ class ChatAnswer:
         return {**self._head, "choices": choices, **spent, **told}
 
 
-class _Choice:
+class _Choice(msgspec.Struct):
     """One choice, as it is built."""
 
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._refusal: list[str] = []
-        self._reasoning: list[str] = []
-        self._images: list[dict[str, Any]] = []
-        self._calls: dict[int, OpenCall] = {}
-        self._logprobs: list[Any] = []
-        self._own: dict[str, list[Any]] = {}
+    _text: list[str] = []
+    _refusal: list[str] = []
+    _reasoning: list[str] = []
+    _images: list[dict[str, Any]] = []
+    _calls: dict[int, OpenCall] = {}
+    _logprobs: list[Any] = []
+    _own: dict[str, list[Any]] = {}
 
     def add(self, event: Text | Reasoning | Picture | ToolDelta | ProviderData) -> None:
         if isinstance(event, Text):

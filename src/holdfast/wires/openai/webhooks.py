@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import secrets
 
 import msgspec
 
@@ -14,6 +15,11 @@ from . import responses as openai_responses
 
 SECRET = "whsec_"
 """The prefix of a secret in base64."""
+
+
+def new_secret() -> str:
+    """Return a new secret for signatures."""
+    return SECRET + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def event_id(run: str) -> str:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from ....access import ACCESS, Access
+from ....asgi.client import HEADERS
 from ....errors import HoldfastError
 from ....events import ErrorInfo
 from ...config.loopback import host_name, is_loopback
 from ...config.settings import Settings, SettingsError
 from ...kit.http.connections import OFFER
 from ...kit.http.errors import error_answer, in_words_of
-from ...kit.request import HEADERS
 from ..audit.refused_keys import GateRefusal
 from .keys import SHORTEST, Keys, KeysUnavailable, short_keys
 from .people.callers import Callers
@@ -24,7 +27,61 @@ from .people.client_addresses import FORWARDED, TrustedProxies, UntrustedForward
 from .people.people import People
 from .people.sign_ins import token_in
 from .proxy_people import ProxyPeople
-from .wrong_keys import WrongKeys
+
+logger = logging.getLogger(__name__)
+
+WINDOW = 60.0
+"""Length in seconds of the window in which the wrong keys of an address are counted."""
+FREE = 10
+"""Number of wrong keys of an address in that window that are answered without a delay."""
+DELAY = 1.0
+"""Delay of each further answer, in seconds."""
+MOST_ADDRESSES = 1024
+MOST_LINES = 60
+"""Maximum number of log lines in that window, for all addresses."""
+
+
+class WrongKeys:
+    """Counts the wrong keys of each address. Costs a short list for each of at most a thousand addresses.
+
+    Valid keys never wait, so that an attacker behind a proxy does not slow down its other users. The status stays 401:
+    clients repeat a request after a 429.
+    """
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._lines: tuple[float, int] = (0.0, 0)
+
+    async def seen(self, address: str) -> None:
+        """Count a wrong key, and wait if its address has sent many."""
+        if self._count(place_of(address)) > FREE:
+            await asyncio.sleep(DELAY)
+
+    def _count(self, place: str) -> int:
+        now = time.monotonic()
+        began, count = self._counts.pop(place, (now, 0))
+        if now - began > WINDOW:
+            began, count = now, 0
+        self._counts[place] = began, count + 1
+        if len(self._counts) > MOST_ADDRESSES:
+            self._counts.popitem(last=False)
+        self._log(place, count + 1, now)
+        return count + 1
+
+    def _log(self, place: str, count: int, now: float) -> None:
+        """Log the first wrong key of an address, the tenth, the hundredth and so on."""
+        if str(count).strip("0") != "1":
+            return
+        began, lines = self._lines
+        if now - began > WINDOW:
+            began, lines = now, 0
+        self._lines = began, lines + 1
+        if lines < MOST_LINES:
+            slowed = f", answered after {DELAY:g} s each" if count > FREE else ""
+            logger.warning("wrong keys from %s: %d within a minute%s", place, count, slowed)
+        elif lines == MOST_LINES:
+            logger.warning("wrong keys from more addresses than are logged in a minute")
+
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +158,7 @@ class WebSocketUnavailable(HoldfastError):
     code = "websocket_unavailable"
     status = 426
     type = "invalid_request_error"
-
-    def __init__(self) -> None:
-        super().__init__("This server has no WebSockets: they need `holdfast serve`. Use HTTP.")
+    message = "This server has no WebSockets: they need `holdfast serve`. Use HTTP."
 
 
 class Gate:
@@ -143,14 +198,10 @@ class Gate:
         self._hosts = {host.lower() for host in settings.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check one request."""
-        if scope["type"] == "websocket":
-            await _decline(scope, receive, send)
-            return
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Check one request. What is known at once needs no coroutine of its own."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return (_decline if scope["type"] == "websocket" else self._app)(scope, receive, send)
         if scope.get("root_path"):
             scope = _own_paths(scope)
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
@@ -161,9 +212,17 @@ class Gate:
         if FORWARDED in headers and scope.get("client"):
             self._note_forwarding(scope)
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if self._keys.is_stale and not self._is_open(scope):
-            await self._keys.catch_up()
         refusal = self._refuse(scope, headers, origin)
+        if refusal is None and not origin:
+            return self._app(scope, receive, send)
+        return self._decide(refusal, origin, scope, receive, send)
+
+    async def _decide(self, refusal: ErrorInfo | None, origin: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Look again at a request that would be refused, and answer it, or pass it on for a page."""
+        headers = scope[HEADERS]
+        if refusal is not None and refusal.code == KeysUnavailable.code:
+            await self._keys.catch_up()
+            refusal = self._identify(scope, headers)
         if refusal is WRONG_KEY and await self._keys.has_news():
             refusal = self._identify(scope, headers)
         if (refusal is NO_KEY and (b"cookie" in headers or self._is_named(headers))) or refusal is TO_BE_READ:

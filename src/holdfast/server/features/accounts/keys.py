@@ -45,9 +45,7 @@ class KeysUnavailable(HoldfastError):
     code = "keys_unavailable"
     status = 503
     retry_after = 2.0
-
-    def __init__(self) -> None:
-        super().__init__("The server cannot read its API keys. See its log.")
+    message = "The server cannot read its API keys. See its log."
 
 
 class Keys:

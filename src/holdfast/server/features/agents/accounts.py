@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import logging
 import secrets
@@ -19,7 +18,8 @@ from ....agents.mcp.described import McpServer, ToolServerAway, ToolServerNotCon
 from ....concurrency.retry import Backoff
 from ....concurrency.tasks import OwnedTasks
 from ....errors import HoldfastError, StaleDocument
-from ....store.documents import Documents, DocumentStore, Stored
+from ....store import Store
+from ....store.documents import Documents, Stored
 from ...config.settings import McpSettings
 from ...secrets.sealer import CannotUnseal, Sealer
 from .oauth import AccountNotConnected, Authority, Oauth, TokenRefused, Tokens
@@ -42,11 +42,7 @@ class AttemptRefused(AccountNotConnected):
     code = "mcp_attempt_refused"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This is not an attempt of yours to connect an account, or it was used or is too old. Try again."
-        )
+    message = "This is not an attempt of yours to connect an account, or it was used or is too old. Try again."
 
 
 class McpAttempt(msgspec.Struct, frozen=True):
@@ -89,12 +85,10 @@ class AccountGrant(msgspec.Struct, frozen=True):
 class McpAccounts:
     """The accounts of all people. Costs one read of a document for each request to an MCP server that needs one."""
 
-    def __init__(
-        self, store: DocumentStore, sealer: Sealer, environ: Mapping[str, str], now: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: Store, sealer: Sealer, environ: Mapping[str, str], now: Callable[[], float]) -> None:
         self._attempts = Documents(store, "mcp_attempt", McpAttempt, now=now)
         self._all = Documents(store, "mcp_account", McpAccount, now=now)
-        self._sealer, self._oauth, self._now = sealer, Oauth(environ), now
+        self._sealer, self._oauth, self._environ, self._now = sealer, Oauth(environ), environ, now
         self._refreshing = OwnedTasks("the accounts at MCP servers")
 
     # connecting
@@ -154,7 +148,7 @@ class McpAccounts:
         stored = await self._all.get(id)
         if stored is None or not await self._all.delete(id):
             return False
-        await self._revoke(stored)
+        await self._revoke(server, stored)
         return True
 
     async def forget_server(self, name: str) -> None:
@@ -162,10 +156,11 @@ class McpAccounts:
         for stored in [each async for each in self._all.all() if each.body.server == name]:
             await self._all.delete(stored.id)
 
-    async def _revoke(self, stored: Stored[McpAccount]) -> None:
+    async def _revoke(self, server: McpSettings, stored: Stored[McpAccount]) -> None:
         try:
             grant = await self._open(stored.id, stored.body.sealed, AccountGrant)
-            await self._oauth.revoke(grant.authority, grant.tokens)
+            authority = grant.authority.with_secret(server.oauth_client, server.client_secret(self._environ))
+            await self._oauth.revoke(authority, grant.tokens)
         except HoldfastError as error:
             logger.warning("the token of an account at MCP server %s was not revoked: %s", stored.body.server, error)
 
@@ -189,7 +184,7 @@ class McpAccounts:
                 claim = replace(stored.body, claimed_at=self._now())
                 claimed = await self._all.put(id, claim, owner=stored.owner, version=stored.version)
                 # a stop of the run must not lose a token that can be had once
-                return await self._refreshing.run(self._refreshed(server.name, claimed, grant))
+                return await self._refreshing.run(self._refreshed(server, claimed, grant))
 
     def _is_late(self, tokens: Tokens) -> bool:
         return tokens.expires_at is not None and self._now() > tokens.expires_at - EARLY
@@ -201,9 +196,10 @@ class McpAccounts:
             logger.warning("the account at MCP server %s cannot be used: %s", stored.body.server, error)
             return None
 
-    async def _refreshed(self, name: str, claimed: Stored[McpAccount], grant: AccountGrant) -> str:
+    async def _refreshed(self, server: McpServer, claimed: Stored[McpAccount], grant: AccountGrant) -> str:
         """Refresh the tokens of an account that this server has claimed. An account that is refused is forgotten."""
-        id, owner, authority, old = claimed.id, claimed.owner, grant.authority, grant.tokens
+        id, owner, name, old = claimed.id, claimed.owner, server.name, grant.tokens
+        authority = grant.authority.with_secret(server.oauth_client, server.oauth_secret)
         try:
             if not old.refresh:
                 raise TokenRefused("There is no way to refresh the token.")
@@ -217,7 +213,7 @@ class McpAccounts:
             with suppress(StaleDocument):
                 await self._all.put(id, replace(claimed.body, claimed_at=0.0), owner=owner, version=claimed.version)
             raise ToolServerAway(f"The token for MCP server {name} could not be refreshed: {error}") from None
-        sealed = await self._seal(id, replace(grant, tokens=tokens))
+        sealed = await self._seal(id, replace(grant, authority=authority, tokens=tokens))
         try:
             kept = replace(claimed.body, sealed=sealed, claimed_at=0.0)
             await self._all.put(id, kept, owner=owner, version=claimed.version)
@@ -230,12 +226,10 @@ class McpAccounts:
     # sealing
 
     async def _seal(self, id: str, body: msgspec.Struct) -> str:
-        sealed = await asyncio.to_thread(self._sealer.seal, _sealed_name(id), msgspec.json.encode(body))
-        return base64.b64encode(sealed).decode()
+        return await self._sealer.seal_text(_sealed_name(id), msgspec.json.encode(body))
 
     async def _open(self, id: str, sealed: str, kind: type[T]) -> T:
-        opened = await asyncio.to_thread(self._sealer.open, _sealed_name(id), base64.b64decode(sealed))
-        return msgspec.json.decode(opened, type=kind)
+        return msgspec.json.decode(await self._sealer.open_text(_sealed_name(id), sealed), type=kind)
 
 
 def _id_of(server: McpServer | McpSettings, owner: str) -> str:

@@ -47,7 +47,7 @@ class AccountsApi(Feature):
         self._bodies, self._servers, self._accounts, self._equipment = bodies, servers, accounts, equipment
         self._public_url = public_url
 
-    @Endpoint("GET", "/api/mcp-accounts", who=CHAT, answers={200: "accounts"})
+    @Endpoint("GET", "/api/mcp-accounts", who=CHAT)
     async def list_mcp_accounts(self, request: Request) -> ASGIApp:
         """List the MCP servers at which the caller can connect an account."""
         caller = access_of(request)
@@ -59,7 +59,7 @@ class AccountsApi(Feature):
         _ACCOUNT,
         who=CHAT,
         audit="mcp_account.begin",
-        answers={200: "where to allow the access", 502: "the server for it cannot be used", **_NONE},
+        answers={502: "the server for it cannot be used", **_NONE},
     )
     async def begin_mcp_account(self, request: Request) -> ASGIApp:
         """Begin to connect an account. The browser goes to the `url` of the answer."""
@@ -74,13 +74,7 @@ class AccountsApi(Feature):
         who=CHAT,
         takes=Brought,
         audit="mcp_account.connect",
-        answers={
-            200: "the account",
-            400: "a value is invalid",
-            403: "no attempt of the caller",
-            502: "refused",
-            **_NONE,
-        },
+        answers={403: "no attempt of the caller", 502: "refused", **_NONE},
     )
     async def finish_mcp_account(self, request: Request) -> ASGIApp:
         """Connect an account with what the browser has brought back. Each `state` counts once, within ten minutes."""
@@ -94,13 +88,7 @@ class AccountsApi(Feature):
         self._equipment.servers[name].of(caller.owner).rest(0.0)
         return Json(await self._shown(server, caller))
 
-    @Endpoint(
-        "DELETE",
-        _ACCOUNT,
-        who=CHAT,
-        audit="mcp_account.disconnect",
-        answers={204: "disconnected", 404: "not connected"},
-    )
+    @Endpoint("DELETE", _ACCOUNT, who=CHAT, audit="mcp_account.disconnect", answers={404: "not connected"})
     async def disconnect_mcp_account(self, request: Request) -> ASGIApp:
         """Disconnect an account: its tokens are revoked, if the server for it offers that, and forgotten."""
         server, owner = self._server(request), access_of(request).owner

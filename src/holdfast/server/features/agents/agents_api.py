@@ -18,7 +18,7 @@ from ..audit.audit import note_of
 from .agents import STARTS_PROGRAMS, AgentChange, AgentList
 from .programs import Programs
 
-_BAD = {400: "a value is invalid", 403: "not an admin, or it starts programs", 409: "the name is taken, or fixed"}
+_BAD = {403: "not an admin, or it starts programs", 409: "the name is taken, or fixed"}
 _NONE = {404: "no such agent or model"}
 _AGENT = "/api/agents/{agent_name}"
 _ELSEWHERE = ("folder", "modules", "env_from")
@@ -31,7 +31,7 @@ class AgentsApi(Feature):
     def __init__(self, bodies: Bodies, agents: AgentList, programs: Programs) -> None:
         self._bodies, self._agents, self._programs = bodies, agents, programs
 
-    @Endpoint("GET", "/api/agents", who=ADMIN, answers={200: "agents, and the tools that one can be given"})
+    @Endpoint("GET", "/api/agents", who=ADMIN)
     async def list_agents(self, request: Request) -> ASGIApp:
         """List the agents of the settings file, and those that were set up here."""
         listed = [self._shown(each) for each in self._agents.all()]
@@ -45,25 +45,18 @@ class AgentsApi(Feature):
         made = await self._agents.add(await self._read(request))
         return Json(self._shown(made), status_code=201, headers={"location": f"/api/agents/{made.name}"})
 
-    @Endpoint(
-        "POST",
-        "/api/agents/test",
-        who=ADMIN,
-        takes=AgentChange,
-        audit="agent.test",
-        answers={200: "the tools that it would have", **_BAD, **_NONE},
-    )
+    @Endpoint("POST", "/api/agents/test", who=ADMIN, takes=AgentChange, audit="agent.test", answers={**_BAD, **_NONE})
     async def test_agent(self, request: Request) -> ASGIApp:
         """Connect to the MCP servers of an agent that is not saved, and list its tools."""
         return Json(await self._agents.test(await self._read(request), owner_of(request)))
 
-    @Endpoint("PUT", _AGENT, who=ADMIN, takes=AgentChange, audit="agent.change", answers={200: "it", **_BAD, **_NONE})
+    @Endpoint("PUT", _AGENT, who=ADMIN, takes=AgentChange, audit="agent.change", answers={**_BAD, **_NONE})
     async def replace_agent(self, request: Request) -> ASGIApp:
         """Replace an agent. A run that goes on keeps the agent that it began with."""
         change = await self._read(request)
         return Json(self._shown(await self._agents.replace(request.path_params["agent_name"], change)))
 
-    @Endpoint("DELETE", _AGENT, who=ADMIN, audit="agent.delete", answers={204: "removed", **_NONE, 409: "fixed"})
+    @Endpoint("DELETE", _AGENT, who=ADMIN, audit="agent.delete", answers={**_NONE, 409: "fixed"})
     async def delete_agent(self, request: Request) -> ASGIApp:
         """Remove an agent. Its runs that go on come to their end; nothing new starts with it."""
         name = request.path_params["agent_name"]

@@ -64,6 +64,10 @@ class Authority(msgspec.Struct, frozen=True):
     client_secret: str = ""
     way: Way = "none"
 
+    def with_secret(self, client_id: str, secret: str) -> Authority:
+        """Return it with the secret that its client has now. That of another client is none of its."""
+        return msgspec.structs.replace(self, client_secret=secret) if secret and client_id == self.client_id else self
+
     def start_url(self, state: str, verifier: str, redirect: str) -> str:
         """Return the address at which a person allows the access."""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
@@ -112,6 +116,7 @@ class AuthorityMetadata(msgspec.Struct, frozen=True):
     registration_endpoint: str | None = None
     revocation_endpoint: str | None = None
     code_challenge_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
     authorization_response_iss_parameter_supported: bool | None = None
 
 
@@ -176,9 +181,22 @@ class Oauth:
             parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         )
         issuer, resource, scope = await self._protection(server, is_near)
-        authority = await self._described(issuer, is_near)
-        wanted = " ".join(server.scopes) or scope
-        authority = msgspec.structs.replace(authority, resource=resource, scope=wanted, client_id=server.oauth_client)
+        described = await self._described(issuer, is_near)
+        wanted, secret = " ".join(server.scopes) or scope, server.client_secret(self._environ)
+        authority = Authority(
+            described.issuer,
+            described.authorization_endpoint,
+            described.token_endpoint,
+            resource=resource,
+            scope=wanted,
+            register=described.registration_endpoint or "",
+            revoke=described.revocation_endpoint or "",
+            names_itself=described.authorization_response_iss_parameter_supported is True,
+            is_private=is_near,
+            client_id=server.oauth_client,
+            client_secret=secret,
+            way=_way_of(described) if secret else "none",
+        )
         return authority if server.oauth_client else await self._registered(authority, redirect)
 
     async def _protection(self, server: McpSettings, is_near: bool) -> tuple[str, str, str]:
@@ -213,7 +231,7 @@ class Oauth:
         said = next((value for name, value in reply.headers.items() if name == "www-authenticate"), "")
         return msgspec.convert(dict(_CHALLENGED.findall(said)), Challenge)
 
-    async def _described(self, issuer: str, is_near: bool) -> Authority:
+    async def _described(self, issuer: str, is_near: bool) -> AuthorityMetadata:
         """Return the description of an authorization server (RFC 8414)."""
         for place in _places_of(issuer):
             found = (await self._ask("GET", place, is_near=is_near)).read(AuthorityMetadata)
@@ -225,19 +243,10 @@ class Oauth:
             raise AccountNotConnected("The description of the server that grants the access is of another server.")
         if "S256" not in (found.code_challenge_methods_supported or ()):
             raise AccountNotConnected("The server that grants the access does not support PKCE with S256.")
-        register, revoke = found.registration_endpoint or "", found.revocation_endpoint or ""
-        for each in filter(None, (found.authorization_endpoint, found.token_endpoint, register, revoke)):
+        named = (found.authorization_endpoint, found.token_endpoint)
+        for each in filter(None, (*named, found.registration_endpoint, found.revocation_endpoint)):
             _check(each, is_near)
-        return Authority(
-            found.issuer,
-            found.authorization_endpoint,
-            found.token_endpoint,
-            resource="",
-            register=register,
-            revoke=revoke,
-            names_itself=found.authorization_response_iss_parameter_supported is True,
-            is_private=is_near,
-        )
+        return found
 
     async def _registered(self, authority: Authority, redirect: str) -> Authority:
         """Register Holdfast as a client (RFC 7591)."""
@@ -313,6 +322,18 @@ class Oauth:
         sent = {"User-Agent": "holdfast", "Accept-Encoding": "identity", "Connection": "close", **headers}
         connections = connections_to_given(_origin(url), self._environ, is_private_allowed=is_near)
         return await connections.send(head_of(method, url, sent, len(body)), body)
+
+
+def _way_of(described: AuthorityMetadata) -> Way:
+    """Return how an authorization server takes the secret of a client."""
+    ways: tuple[Way, ...] = ("client_secret_basic", "client_secret_post")
+    supported = described.token_endpoint_auth_methods_supported or ways[:1]  # the default of RFC 8414
+    taken = next((way for way in ways if way in supported), None)
+    if taken is None:
+        raise AccountNotConnected(
+            "The server that grants the access does not take a client secret as Holdfast sends it."
+        )
+    return taken
 
 
 def _origin(url: str) -> str:

@@ -17,12 +17,10 @@ class ProgramsRefused(NotAllowed):
     """The caller may not set up what starts programs on the machine of the server."""
 
     code = "programs_refused"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This starts programs on the server's machine. Only an admin who is signed in, or the user of this machine "
-            "who runs the server, can set it up here. Otherwise write it in the settings file."
-        )
+    message = (
+        "This starts programs on the server's machine. Only an admin who is signed in, or the user of this machine "
+        "who runs the server, can set it up here. Otherwise write it in the settings file."
+    )
 
 
 class Programs:

@@ -63,6 +63,8 @@ class McpChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """`oauth`: people connect accounts of theirs."""
     oauth_client: TextField = ""
     """The id of Holdfast at the server that grants the tokens. Default: Holdfast registers itself there."""
+    oauth_secret: TextField | None = ""
+    """The secret of `oauth_client`, if it has one. None keeps the stored one."""
     scopes: Annotated[tuple[TextField, ...], msgspec.Meta(max_length=100)] = ()
     """What the tokens are to allow. Default: what the MCP server asks for."""
 
@@ -210,6 +212,7 @@ class Servers:
             shared=change.shared,
             auth=change.auth,
             oauth_client=change.oauth_client.strip(),
+            oauth_secret=_secret_of(change, before if is_same else None),
             scopes=change.scopes,
         )
         try:
@@ -273,6 +276,14 @@ class Servers:
         finally:
             context.end()
         return output, time.monotonic() - began
+
+
+def _secret_of(change: McpChange, before: McpSettings | None) -> str:
+    """Return the secret of the client: the given one, and for None the stored one."""
+    given, client = {"oauth_secret": change.oauth_secret}, change.oauth_client.strip()
+    is_same = before is not None and before.oauth_client == client and before.oauth_secret
+    stored = {"oauth_secret": before.oauth_secret} if before is not None and is_same else {}
+    return _kept(given, stored, "oauth_secret")["oauth_secret"]
 
 
 def _kept(given: Secrets, before: dict[str, str], param: str) -> dict[str, str]:

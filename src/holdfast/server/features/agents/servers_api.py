@@ -18,7 +18,7 @@ from ..audit.audit import note_of
 from .programs import Programs
 from .servers import McpChange, Servers, Trial
 
-_BAD = {400: "a value is invalid", 403: "not an admin, or it starts a program", 409: "the name is taken, or fixed"}
+_BAD = {403: "not an admin, or it starts a program", 409: "the name is taken, or fixed"}
 _NONE = {404: "no such MCP server"}
 _SERVER = "/api/mcp/{server_name}"
 
@@ -29,7 +29,7 @@ class ServersApi(Feature):
     def __init__(self, bodies: Bodies, servers: Servers, programs: Programs) -> None:
         self._bodies, self._servers, self._programs = bodies, servers, programs
 
-    @Endpoint("GET", "/api/mcp", who=ADMIN, answers={200: "MCP servers"})
+    @Endpoint("GET", "/api/mcp", who=ADMIN)
     async def list_servers(self, request: Request) -> ASGIApp:
         """List the MCP servers, and the caller's connections to them. No value of a header or variable is shown."""
         return Json({"servers": [await self._shown(each, request) for each in self._servers.all()]})
@@ -41,29 +41,25 @@ class ServersApi(Feature):
         made = await self._servers.add(change)
         return Json(await self._shown(made, request), status_code=201, headers={"location": f"/api/mcp/{made.name}"})
 
-    @Endpoint(
-        "POST", "/api/mcp/test", who=ADMIN, takes=McpChange, audit="mcp.test", answers={200: "what was found", **_BAD}
-    )
+    @Endpoint("POST", "/api/mcp/test", who=ADMIN, takes=McpChange, audit="mcp.test", answers=_BAD)
     async def test_server(self, request: Request) -> ASGIApp:
         """Connect to an MCP server that is not saved, list its tools, and close it again."""
         return Json(await self._servers.test(await self._read(request), owner_of(request)))
 
-    @Endpoint("PUT", _SERVER, who=ADMIN, takes=McpChange, audit="mcp.change", answers={200: "it", **_BAD, **_NONE})
+    @Endpoint("PUT", _SERVER, who=ADMIN, takes=McpChange, audit="mcp.change", answers={**_BAD, **_NONE})
     async def replace_server(self, request: Request) -> ASGIApp:
         """Replace an MCP server. A run that goes on keeps the connection that it has."""
         change = await self._read(request)
         return Json(await self._shown(await self._servers.replace(server_name_of(request), change), request))
 
-    @Endpoint(
-        "DELETE", _SERVER, who=ADMIN, audit="mcp.delete", answers={204: "removed", **_NONE, 409: "in use, or fixed"}
-    )
+    @Endpoint("DELETE", _SERVER, who=ADMIN, audit="mcp.delete", answers={**_NONE, 409: "in use, or fixed"})
     async def delete_server(self, request: Request) -> ASGIApp:
         """Remove an MCP server that no agent has."""
         note_of(request).details = {"name": server_name_of(request)}
         await self._servers.remove(server_name_of(request))
         return NoContent()
 
-    @Endpoint("POST", f"{_SERVER}/connect", who=ADMIN, audit="mcp.connect", answers={200: "what was found", **_NONE})
+    @Endpoint("POST", f"{_SERVER}/connect", who=ADMIN, audit="mcp.connect", answers=_NONE)
     async def connect_server(self, request: Request) -> ASGIApp:
         """Connect to an MCP server for the caller, and list its tools."""
         return Json(await self._servers.connect(server_name_of(request), owner_of(request)))
@@ -74,7 +70,7 @@ class ServersApi(Feature):
         who=ADMIN,
         takes=Trial,
         audit="mcp.call",
-        answers={200: "its output", 400: "a value is invalid", 404: "no such server or tool", 502: "not reached"},
+        answers={404: "no such server or tool", 502: "not reached"},
     )
     async def call_tool(self, request: Request) -> ASGIApp:
         """Call one tool of an MCP server, to try it. It does what it does for an agent."""
@@ -109,6 +105,7 @@ class ServersApi(Feature):
             "shared": described.shared,
             "auth": described.auth,
             "oauth_client": described.oauth_client,
+            "oauth_secret_set": bool(described.oauth_secret or described.oauth_secret_env),
             "scopes": described.scopes,
             "connected_at": await self._servers.connected_at(described, owner_of(request)),
             "source": "file" if is_fixed else "ui",

@@ -33,7 +33,7 @@ class Workspaces(Feature):
     def __init__(self, agents: AgentSources) -> None:
         self._agents = agents
 
-    @Endpoint("GET", "/api/agents/{agent}/files", who=READ, query=_PATH, answers={200: "what is in a folder", **_NOT})
+    @Endpoint("GET", "/api/agents/{agent}/files", who=READ, query=_PATH, answers=_NOT)
     async def list_files(self, request: Request) -> ASGIApp:
         """List a folder of an agent's files."""
         files, path = self._agents.files(access_of(request), request.path_params["agent"]), _path(request)
@@ -43,14 +43,7 @@ class Workspaces(Feature):
             raise NotFound(str(error)) from None
         return Json({"path": path, "entries": [_shown(each) for each in found.entries], "more": found.more})
 
-    @Endpoint(
-        "GET",
-        "/api/agents/{agent}/files/content",
-        who=READ,
-        query=_PATH,
-        answers={200: "the file", **_NOT},
-        files=True,
-    )
+    @Endpoint("GET", "/api/agents/{agent}/files/content", who=READ, query=_PATH, answers=_NOT, files=True)
     async def read_agent_file(self, request: Request) -> ASGIApp:
         """Return a file of an agent. A browser shows only pictures, and saves all others."""
         files = self._agents.files(access_of(request), request.path_params["agent"])

@@ -88,7 +88,6 @@ class AuditFeature(Feature):
             "after": "of jsonl: the number to go on from",
             "limit": "of json: 1 to 500",
         },
-        answers={200: "the entries", 400: "a bad query"},
     )
     async def read_audit(self, request: Request) -> ASGIApp:
         """Return entries, the newest first; or all as JSON lines, the oldest first."""

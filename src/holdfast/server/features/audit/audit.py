@@ -17,7 +17,8 @@ from starlette.types import Scope
 from ....access import ACCESS, Access
 from ....errors import HoldfastError
 from ....ids import new_id
-from ....store.people.audit import TRIMMED, AuditEntry, AuditFilter, AuditLog, AuditResult, AuditStore
+from ....store import Store
+from ....store.people.audit import TRIMMED, AuditEntry, AuditFilter, AuditResult
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,11 +35,7 @@ class AuditUnavailable(HoldfastError):
     code = "audit_unavailable"
     status = 503
     type = "server_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The audit log cannot be written, so this was not done. Check the store of the server, then try again."
-        )
+    message = "The audit log cannot be written, so this was not done. Check the store of the server, then try again."
 
 
 class AuditNote(msgspec.Struct):
@@ -59,7 +56,7 @@ def note_of(request: Request) -> AuditNote:
 class Audit:
     """The audit log of a server. `noted` wraps an audited call; `note` writes a single entry."""
 
-    def __init__(self, store: AuditLog, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._now = now
         self._refusal_limit = _RefusalLimit()
@@ -116,7 +113,7 @@ class Audit:
         except AuditUnavailable:
             pass  # it was logged, and the caller is refused
 
-    async def trim(self, store: AuditStore, before: float) -> int:
+    async def trim(self, store: Store, before: float) -> int:
         """Delete the entries from before a time, and write an entry about it. Returns the number of deleted entries."""
         if not (last := await store.read_audit(AuditFilter(until=before), before=sys.maxsize, limit=1)):
             return 0

@@ -36,7 +36,6 @@ _QUERY = {
     "by": "what the sums are by, with commas: day, key, model",
     "format": "json or csv",
 }
-_ANSWERS = {200: "the sums", 400: "a bad query"}
 
 FLUSH_EVERY = 0.5
 """Seconds between two writes of the usage of unstored runs."""
@@ -65,7 +64,7 @@ class BudgetsFeature(Feature):
         now = self._engine.now()
         await self._store.fold_charges(now - OLD_CHARGE, now)
 
-    @Endpoint("GET", "/api/usage", who=READ, query=_QUERY, answers=_ANSWERS)
+    @Endpoint("GET", "/api/usage", who=READ, query=_QUERY)
     async def own_usage(self, request: Request) -> ASGIApp:
         """Return what the caller has used, by day, key and model."""
         return await self._answer(request, access_of(request).owner, ("day", "key", "model"))
@@ -75,13 +74,12 @@ class BudgetsFeature(Feature):
         "/api/admin/usage",
         who=ADMIN,
         query={**_QUERY, "owner": "the owner of the runs", "by": "day, owner, key, model"},
-        answers=_ANSWERS,
     )
     async def all_usage(self, request: Request) -> ASGIApp:
         """Return what all have used, by day, owner, key and model; or what one of them has."""
         return await self._answer(request, request.query_params.get("owner"), ("day", "owner", "key", "model"))
 
-    @Endpoint("GET", "/api/budget", who=READ, answers={200: "the budgets, and what is left"})
+    @Endpoint("GET", "/api/budget", who=READ)
     async def own_budget(self, request: Request) -> ASGIApp:
         """Return the budgets that runs of the caller count for, and what is left of them."""
         access, spending = access_of(request), self._budgets.spending
@@ -104,7 +102,9 @@ class BudgetsFeature(Feature):
         since, until = _days(request)
         rows = await self._store.usage((since - EPOCH).days, (until - EPOCH).days, owner=owner, limit=MOST_ROWS)
         if len(rows) == MOST_ROWS:
-            raise BadRequest("That is too much for one answer. Ask for fewer days, or for one owner.", code="too_much")
+            raise BadRequest(
+                "That is too much for one response. Ask for fewer days, or for one owner.", code="too_much"
+            )
         shown = await self._named(_summed(rows, by), by)
         currency = self._budgets.spending.currency
         if is_csv:

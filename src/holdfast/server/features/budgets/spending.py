@@ -93,13 +93,14 @@ class Spending:
 
     def metered(self, run: Run, source: Source) -> Source:
         """Return the source of a run; if it counts for a budget, one that is measured."""
-        return partial(self._measure, run.record, run.record.model, source, None) if _counts(run.record) else source
+        record = run.record
+        return partial(self._measure, record, record.model, source, None) if record.payer.limited else source
 
     def metered_pane(
         self, record: RunRecord, model: ModelName, source: Source, hidden: Callable[[], Usage | None] | None
     ) -> Source:
         """Return the source of a pane. If it is blind, its record hides the model, and its events what was counted."""
-        if hidden is None and not _counts(record):
+        if hidden is None and not record.payer.limited:
             return source
         return partial(self._measure, record, model, source, None, hidden=hidden)
 
@@ -108,7 +109,7 @@ class Spending:
 
         async def resumed(record: RunRecord, log: Log) -> Source | None:
             source = await again(record, log)
-            if source is None or not _counts(record):
+            if source is None or not record.payer.limited:
                 return source
             return partial(self._measure, record, record.model, source, usage_so_far(log))
 
@@ -337,7 +338,3 @@ def charge_at_start(record: RunRecord) -> Charge:
         payer=record.payer,
         node_id=record.node_id,
     )
-
-
-def _counts(record: RunRecord) -> bool:
-    return record.payer.limited

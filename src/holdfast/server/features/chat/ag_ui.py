@@ -40,15 +40,7 @@ class AgUi(Feature):
         "/ag-ui",
         who=CHAT,
         takes=RunAgentInput,
-        answers={
-            200: "events, live to the end of the run",
-            400: "bad input",
-            404: "no such model",
-            409: "the thread is busy",
-            413: "too large",
-            429: "too many runs",
-            503: "the server is ending",
-        },
+        answers={404: "no such model", 409: "the thread is busy", 429: "too many runs", 503: "the server is ending"},
         streams=True,
     )
     async def run_agent(self, request: Request) -> ASGIApp:
@@ -80,12 +72,7 @@ class AgUi(Feature):
             "messages": "true for the messages before the run",
             "protocolVersion": "the protocol version of the client",
         },
-        answers={
-            200: "events, live to the end of the run",
-            400: "a bad query",
-            404: "no such run",
-            410: "the log was trimmed",
-        },
+        answers={410: "the log was trimmed"},
         streams=True,
     )
     async def watch_agent(self, request: Request) -> ASGIApp:

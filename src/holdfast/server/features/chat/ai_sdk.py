@@ -171,7 +171,7 @@ class AiSdk(Feature):
 
     # Resuming and stopping.
 
-    @Endpoint("GET", _CHAT, who=READ, answers={200: "its messages", 400: "a bad id", 404: "no such chat"})
+    @Endpoint("GET", _CHAT, who=READ, answers={400: "a bad id"})
     async def get_chat(self, request: Request) -> ASGIApp:
         """Return a chat's messages in the SDK's shape, for `useChat` after a reload."""
         session = await self._own_chat(request)
@@ -195,7 +195,6 @@ class AiSdk(Feature):
         answers={
             200: "the parts of the answer",
             204: "no active run",
-            400: "a bad query",
             404: "no such run",
             410: "the log was trimmed",
         },
@@ -212,13 +211,7 @@ class AiSdk(Feature):
         there = await _count(run)
         return self._stream(run, skip=max(0, there + start), tail=there - 1)
 
-    @Endpoint(
-        "POST",
-        f"{_CHAT}/stop",
-        who=CHAT,
-        stores=False,
-        answers={200: "what stopped", 400: "a bad id", 404: "no such run"},
-    )
+    @Endpoint("POST", f"{_CHAT}/stop", who=CHAT, stores=False, answers={400: "a bad id", 404: "no such run"})
     async def stop_chat(self, request: Request) -> ASGIApp:
         """Stop the active run of a chat and its queue. Succeeds if there is none."""
         chat_id = request.path_params["chat_id"]

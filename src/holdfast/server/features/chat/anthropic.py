@@ -70,14 +70,7 @@ class AnthropicMessages(Feature):
         "/v1/messages",
         who=CHAT,
         takes=MessagesBody,
-        answers={
-            200: "a message, or its events",
-            202: "a run in the background",
-            400: "bad input",
-            404: "no such model",
-            413: "too large",
-            **_FAILURES,
-        },
+        answers={200: "a message, or its events", 202: "a run in the background", 404: "no such model", **_FAILURES},
         streams=True,
     )
     async def create_message(self, request: Request) -> ASGIApp:
@@ -110,13 +103,7 @@ class AnthropicMessages(Feature):
         """Return whether the upstream of a model speaks this dialect."""
         return self._configured.dialect(found.provider.name) == "anthropic"
 
-    @Endpoint(
-        "POST",
-        "/v1/messages/count_tokens",
-        who=READ,
-        takes=CountBody,
-        answers={200: "an estimate", 400: "bad input", 404: "no such model", 413: "too large"},
-    )
+    @Endpoint("POST", "/v1/messages/count_tokens", who=READ, takes=CountBody, answers={404: "no such model"})
     async def count_tokens(self, request: Request) -> ASGIApp:
         """Estimate the tokens of a request, without one to the upstream. The response says that it is an estimate."""
         body = decode(await self._bodies.read(request), CountBody)
@@ -148,7 +135,6 @@ class AnthropicMessages(Feature):
         answers={
             200: "the message",
             202: "not finished yet",
-            400: "a bad query",
             404: "no such message",
             410: "the log was trimmed",
             **_FAILURES,

@@ -57,7 +57,7 @@ class NamedStreams(Feature):
         "/v1/stream",
         who=READ,
         query={**_QUERY, "from": "the bytes seen"},
-        answers={200: "the bytes from there on, live to the end", 400: "a bad query", 404: "no such conversation"},
+        answers={404: "no such conversation"},
         streams=True,
     )
     async def read_stream(self, request: Request) -> ASGIApp:
@@ -72,7 +72,7 @@ class NamedStreams(Feature):
             sign_of_life=b"",  # heartbeat bytes would count as content
         )
 
-    @Endpoint("DELETE", "/v1/stream", who=CHAT, query=_QUERY, answers={204: "stopped", 400: "a bad query"})
+    @Endpoint("DELETE", "/v1/stream", who=CHAT, query=_QUERY)
     async def stop_stream(self, request: Request) -> ASGIApp:
         """Stop a conversation's run. Succeeds if there is none, or it has ended."""
         run = await self._names.find(owner_of(request), _name(request))
@@ -81,15 +81,7 @@ class NamedStreams(Feature):
         await stop_within(run)
         return NoContent(run_headers(run))
 
-    @Endpoint(
-        "POST",
-        "/v1/streams/lookup",
-        who=CHAT,
-        stores=False,
-        takes=Lookup,
-        answers={200: "those that there are", 400: "bad input", 413: "too large"},
-        lists=True,
-    )
+    @Endpoint("POST", "/v1/streams/lookup", who=CHAT, stores=False, takes=Lookup, lists=True)
     async def look_up(self, request: Request) -> ASGIApp:
         """Return the state of conversations: whether they exist, their size, and whether they have ended."""
         names = decode(await self._bodies.read(request), Lookup).conversation_ids

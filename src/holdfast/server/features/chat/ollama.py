@@ -189,7 +189,7 @@ class OllamaApi(Feature):
 
     # Models.
 
-    @Endpoint("GET", "/api/tags", who=READ, answers={200: "the models"})
+    @Endpoint("GET", "/api/tags", who=READ)
     async def list_tags(self, request: Request) -> ASGIApp:
         """List the models in Ollama's shape."""
         providers = self._models.providers(access_of(request))
@@ -197,11 +197,7 @@ class OllamaApi(Feature):
         return Json({"models": [_listed(name) for name in names]})
 
     @Endpoint(
-        "POST",
-        "/api/show",
-        who=READ,
-        answers={200: "the model", 400: "bad input", 404: "no such model", 413: "too large"},
-        ollama=True,
+        "POST", "/api/show", who=READ, answers={400: "bad input", 404: "no such model", 413: "too large"}, ollama=True
     )
     @with_ollama_errors
     async def show_model(self, request: Request) -> ASGIApp:
@@ -215,12 +211,12 @@ class OllamaApi(Feature):
         texts = {"modelfile": "", "parameters": "", "template": "", "license": ""}
         return Json({**texts, "details": _DETAILS, "model_info": {}, "capabilities": able})
 
-    @Endpoint("GET", "/api/version", who=READ, answers={200: "the version"})
+    @Endpoint("GET", "/api/version", who=READ)
     async def ollama_version(self, request: Request) -> ASGIApp:
         """Return the version of Ollama's API."""
         return Json({"version": VERSION})
 
-    @Endpoint("GET", "/api/ps", who=READ, answers={200: "none"})
+    @Endpoint("GET", "/api/ps", who=READ)
     async def running_models(self, request: Request) -> ASGIApp:
         """List the loaded models: always empty here."""
         return Json({"models": []})

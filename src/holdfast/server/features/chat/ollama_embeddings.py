@@ -73,7 +73,6 @@ class _Input:
 
 
 _ANSWERS = {
-    200: "the embeddings",
     400: "bad input, or a provider that can only chat",
     404: "no such model, or the upstream does not have this call",
     413: "too large",

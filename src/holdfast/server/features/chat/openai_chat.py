@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -205,7 +206,8 @@ class ChatCompletions(Feature):
     )
     async def create_completion(self, request: Request) -> ASGIApp:
         """Answer with a completion, streaming or not. A disconnect stops the run, unless it is in the background."""
-        raw = await self._read(request)
+        is_form = (header(request, b"content-type") or "").lower().startswith(FORM)
+        raw = await (self._read_form(request) if is_form else self._bodies.read(request))
         decoded = decode_object(raw)
         body = convert(decoded, ChatBody)
         check_messages(body)
@@ -220,11 +222,9 @@ class ChatCompletions(Feature):
             return await unfinished_answer(run, _object)
         return WholeAnswer(run, self.completion, attached=run.take_hold())
 
-    async def _read(self, request: Request) -> bytes:
-        """Return the body as JSON: also that of a form, which can have files without base64."""
+    async def _read_form(self, request: Request) -> bytes:
+        """Return a form as JSON: it can have files without base64."""
         content_type = header(request, b"content-type") or ""
-        if not content_type.lower().startswith(FORM):
-            return await self._bodies.read(request)
         raw = await asyncio.to_thread(chat_in, content_type, await self._bodies.read_bytes(request))
         await self._bodies.check(raw)
         return raw
@@ -240,9 +240,9 @@ class ChatCompletions(Feature):
 
     # Not streaming.
 
-    async def completion(self, run: Run) -> ASGIApp:
+    def completion(self, run: Run) -> Awaitable[ASGIApp]:
         """Return a settled run as the finished object, with a status that is an error unless it completed."""
-        return await self._answers.whole(run, _object, failure)
+        return self._answers.whole(run, _object, failure)
 
     # Resuming.
 
@@ -251,13 +251,7 @@ class ChatCompletions(Feature):
         "/v1/chat/completions/{completion_id}",
         who=READ,
         query={"stream": "true for chunks", "starting_after": "data frames to leave out"},
-        answers={
-            200: "the completion",
-            202: "not finished yet",
-            400: "a bad query",
-            404: "no such completion",
-            410: "the log was trimmed",
-        },
+        answers={200: "the completion", 202: "not finished yet", 410: "the log was trimmed"},
         streams=True,
     )
     async def get_completion(self, request: Request) -> ASGIApp:
@@ -291,9 +285,12 @@ def _is_call(part: dict[str, Any]) -> bool:
     return False
 
 
+_role = attrgetter("role")
+
+
 def _check_all_results(messages: list[ChatMessage]) -> None:
     """Refuse tool results without a call in the messages before them."""
-    if not [True for said in messages if said.role == "tool"]:
+    if "tool" not in map(_role, messages):
         return
     called: set[str] = set()
     for said in messages:

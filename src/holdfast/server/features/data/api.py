@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.requests import Request
@@ -16,21 +18,21 @@ from ....access import ADMIN, CHAT, PERSON_FRESH, READ_FRESH, Access
 from ....engine.core import Core
 from ....errors import BadRequest, NotFound
 from ....store import Store
-from ....store.documents import Stored
-from ...kit.caller import access_of, address_of
+from ...kit.caller import access_of
 from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import PRIVATE, Json
 from ...kit.receiving import receive
 from ...kit.request import Bodies, decode
 from ..accounts.api.sign_in import Short, SigningIn
-from ..accounts.people.accounts import Account
 from ..accounts.people.people import People
 from ..accounts.people.sign_ins import cookie
 from ..audit.audit import note_of
 from ..budgets.budgets import Budgets
-from .archive import Archive
-from .bringing_in import Importing
 from .erasing import Erasing, shown_erasure
+
+if TYPE_CHECKING:
+    from .archive import Archive
+    from .bringing_in import Importing
 
 LARGEST_ARCHIVE = 1024 * 1024 * 1024
 """Maximum size of an imported archive, in bytes. It is received into a temporary file."""
@@ -59,19 +61,13 @@ class AccountDataApi(Feature):
         self._bodies, self._signing_in, self._people, self._budgets = bodies, signing_in, people, budgets
         self._erasing, self._engine, self._store = erasing, engine, store
 
-    @Endpoint(
-        "GET",
-        "/api/account/export",
-        who=READ_FRESH,
-        audit="account.export",
-        answers={200: "a ZIP archive"},
-        files=True,
-    )
+    @Endpoint("GET", "/api/account/export", who=READ_FRESH, audit="account.export", files=True)
     async def export_account(self, request: Request) -> ASGIApp:
         """Return all data of the caller, as a ZIP archive. Without a sign-in it has no account and no secrets."""
         access = access_of(request)
-        account = await self._own(request) if access.via == "sign_in" else None
-        archive = Archive(self._store, access.owner, account)
+        account = await self._signing_in.own(request) if access.via == "sign_in" else None
+        archives = importlib.import_module(".archive", __package__)  # needs zipfile: 1 MB
+        archive: Archive = archives.Archive(self._store, access.owner, account)
         return StreamingResponse(
             _while_allowed(archive.pieces(), access),
             media_type="application/zip",
@@ -85,7 +81,6 @@ class AccountDataApi(Feature):
         audit="account.import",
         query={"dry_run": "true: only count what would be brought in, and what is wrong"},
         answers={
-            200: "how many chats and comparisons were brought in",
             400: "not an archive, or something in it is not valid: nothing was brought in",
             413: "too large",
             429: "the owner has stored as much as it may: nothing was brought in",
@@ -98,8 +93,9 @@ class AccountDataApi(Feature):
             await receive(request, file, LARGEST_ARCHIVE)
             access = access_of(request)
             check_room = partial(self._budgets.require_room, access)
-            importing = await asyncio.to_thread(
-                partial(Importing, file, self._store, access.owner, self._engine.now, check_room=check_room)
+            make = importlib.import_module(".bringing_in", __package__).Importing
+            importing: Importing = await asyncio.to_thread(
+                partial(make, file, self._store, access.owner, self._engine.now, check_room=check_room)
             )
             result = await importing.bring_in(dry_run=dry_run)
         for session in result.added:
@@ -118,44 +114,28 @@ class AccountDataApi(Feature):
         takes=AccountDeletion,
         answers={
             202: "the account is deleted; its data is being deleted",
-            400: "a value is invalid",
             401: "the password is wrong",
             409: "no admin would be left",
-            413: "too large",
             429: "too many tries",
         },
     )
     async def delete_account(self, request: Request) -> ASGIApp:
         """Delete the caller's account at once, and all data of the caller in the background."""
         given = decode(await self._bodies.read(request) or b"{}", AccountDeletion)
-        account = await self._own(request)
+        account = await self._signing_in.own(request)
         note_of(request).target = account.id
         if account.body.password:
-            await self._people.check_password(
-                account.body.name, given.password, address_of(request), browser=self._signing_in.browser_of(request)
-            )
+            await self._signing_in.check_password(request, account, given.password)
         erasure = await self._erasing.begin(account)
         taken = cookie("", secure=self._signing_in.is_secure(request), keep=None)
         return Json(shown_erasure(erasure), status_code=202, headers={"set-cookie": taken})
 
-    @Endpoint(
-        "GET",
-        "/api/admin/erasures/{erasure_id}",
-        who=ADMIN,
-        audit="erasure.read",
-        answers={200: "how far it is", 404: "no such erasure"},
-    )
+    @Endpoint("GET", "/api/admin/erasures/{erasure_id}", who=ADMIN, audit="erasure.read")
     async def get_erasure(self, request: Request) -> ASGIApp:
         """Return the progress of an erasure."""
         if (found := await self._erasing.get(request.path_params["erasure_id"])) is None:
             raise NotFound("There is no such erasure, or it ended more than a month ago.")
         return Json(shown_erasure(found))
-
-    async def _own(self, request: Request) -> Stored[Account]:
-        account = await self._people.accounts.get(access_of(request).account)
-        if account is None:
-            raise NotFound("There is no such account.")
-        return account
 
 
 async def _while_allowed(pieces: AsyncIterator[bytes], access: Access) -> AsyncIterator[bytes]:

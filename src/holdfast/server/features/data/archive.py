@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 import time
 import zipfile
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import asdict
 
 from ....attachments.kinds import ENDINGS
 from ....compare.model import DOCUMENT
-from ....history import Message, Session
 from ....json_pieces import in_pieces
-from ....store import Document, KeyRecord, RunRecord, StoredFile
+from ....store import Document, Store
 from ....store.documents import Stored
 from ....store.files import referred_to
-from ....store.people.audit import AuditEntry, AuditFilter
-from ....store.people.readers import Standing
-from ....store.records import UsageRow
+from ....store.people.audit import AuditFilter
 from ....wires import native
 from ..accounts.people.accounts import Account
 
@@ -38,58 +34,6 @@ _OPEN = frozenset((DOCUMENT, "preset", "prompt", "default_preset", "schedule", "
 _SECRET = ("notified",)
 """Kinds of documents that are left out: who has a browser's address at a push service can send to it."""
 _UNSAFE = re.compile(r"[^\w.-]")
-
-
-class ArchivedStore(Protocol):
-    """The methods of a store that an export needs."""
-
-    async def sessions_of(self, owner: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
-        """Return the ids of an owner's sessions."""
-        ...
-
-    async def documents_of(
-        self, owner: str, *, after: tuple[str, str] = ("", ""), limit: int = 20
-    ) -> Sequence[Document]:
-        """Return documents of an owner."""
-        ...
-
-    async def get_session(self, session_id: str) -> Session | None:
-        """Return a session."""
-        ...
-
-    async def messages(self, session_id: str) -> Sequence[Message]:
-        """Return the messages of a session."""
-        ...
-
-    async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
-        """Return files of a session."""
-        ...
-
-    async def list_runs(
-        self, *, owner: str | None = None, before: str | None = None, limit: int = 50
-    ) -> Sequence[RunRecord]:
-        """Return runs of an owner."""
-        ...
-
-    async def usage(
-        self, since: int, until: int, *, owner: str | None = None, limit: int = 10_000
-    ) -> Sequence[UsageRow]:
-        """Return the usage of some days."""
-        ...
-
-    async def read_by(self, reader: str, *, after: str = "", limit: int = 500) -> dict[str, Standing]:
-        """Return what a person has read."""
-        ...
-
-    async def list_keys(self) -> Sequence[KeyRecord]:
-        """Return all keys."""
-        ...
-
-    async def read_audit(
-        self, filter: AuditFilter, *, after: int = 0, before: int | None = None, limit: int = 200
-    ) -> Sequence[AuditEntry]:
-        """Return entries of the audit log."""
-        ...
 
 
 class _Taken:
@@ -113,7 +57,7 @@ class _Taken:
 class Archive:
     """The archive of one owner, in pieces of bytes. That of a person has their account and all documents too."""
 
-    def __init__(self, store: ArchivedStore, owner: str, account: Stored[Account] | None = None) -> None:
+    def __init__(self, store: Store, owner: str, account: Stored[Account] | None = None) -> None:
         self._store = store
         self._owner = owner
         self._account = account

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,8 @@ from ....compare.model import DOCUMENT, Comparison
 from ....errors import BadRequest
 from ....history import Figures, Message, Session, title_from
 from ....ids import new_id
-from ....store.documents import Documents, DocumentStore
+from ....store import Store
+from ....store.documents import Documents
 from ....store.files import REFERENCE, url_of, with_url
 from ...kit.request import System, check_size
 from ..filing.names import chat_folder, tag_names
@@ -34,22 +35,6 @@ MOST_FILES = 256 * 1024 * 1024
 """Maximum size of all files of one session, in bytes. A file counts each time it occurs."""
 MOST_MESSAGES = 100_000
 _TYPES = {ending: type for type, ending in ENDINGS.items()}
-
-
-class ImportStore(DocumentStore, Protocol):
-    """The methods of a store that an import needs."""
-
-    async def get_session(self, session_id: str) -> Session | None:
-        """Return a session."""
-        ...
-
-    async def copy_session(self, session: Session, messages: Sequence[Message]) -> Session:
-        """Add a session together with messages."""
-        ...
-
-    async def delete_session(self, session_id: str) -> bool:
-        """Delete a session."""
-        ...
 
 
 class BadArchive(BadRequest):
@@ -133,7 +118,7 @@ class Importing:
     def __init__(
         self,
         file: IO[bytes],
-        store: ImportStore,
+        store: Store,
         owner: str,
         now: Callable[[], float],
         *,

@@ -201,22 +201,18 @@ class Erasing:
 
     async def _disown_late_usage(self, stored: Stored[Erasure]) -> None:
         """Remove the owner from usage that was counted after the end: servers count the usage of runs with a delay."""
-
-        async def swept(erasure: Erasure) -> Erasure:
-            return replace(erasure, owner="")
-
         await self._store.disown_usage(stored.body.owner)
         if (stored.body.done_at or 0.0) < self._engine.now() - LATEST_USAGE:
-            await self._all.change(stored.id, swept)
+            await self._all.change(stored.id, lambda erasure: replace(erasure, owner=""))
 
     async def _progress(self, id: str, name: str, count: int) -> None:
-        async def counted(erasure: Erasure) -> Erasure:
+        def counted(erasure: Erasure) -> Erasure:
             return replace(erasure, deleted=erasure.deleted | {name: erasure.deleted.get(name, 0) + count})
 
         await self.jobs.retry(lambda: self._all.change(id, counted))
 
     async def _end(self, id: str, account: str) -> None:
-        async def done(erasure: Erasure) -> Erasure:
+        def done(erasure: Erasure) -> Erasure:
             return replace(erasure, state="done", done_at=self._engine.now())
 
         await self._audit.by_server("person.erased", account)

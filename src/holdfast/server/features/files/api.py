@@ -57,12 +57,7 @@ class FilesApi(Feature):
         stored = await self._uploads.keep(owner_of(request), file, data)
         return Json({**shown, "expires_at": native.moment(stored.updated_at + SECONDS_KEPT)}, status_code=201)
 
-    @Endpoint(
-        "DELETE",
-        "/api/files/{sha256}",
-        who=CHAT,
-        answers={204: "removed", 404: "the caller has no such file without a message"},
-    )
+    @Endpoint("DELETE", "/api/files/{sha256}", who=CHAT, answers={404: "the caller has no such file without a message"})
     async def remove_file(self, request: Request) -> ASGIApp:
         """Remove a file that no message needs. Messages that have it keep it."""
         await self._uploads.remove(owner_of(request), request.path_params["sha256"])

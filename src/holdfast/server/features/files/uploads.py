@@ -40,9 +40,7 @@ class TooManyUploads(Conflict):
     """The owner has reached the maximum number of files without a message."""
 
     code = "too_many_uploads"
-
-    def __init__(self) -> None:
-        super().__init__(f"{MOST_UPLOADS} of your files wait for a message. Send or remove some, or wait for a day.")
+    message = f"{MOST_UPLOADS} of your files wait for a message. Send or remove some, or wait for a day."
 
 
 class Uploads:

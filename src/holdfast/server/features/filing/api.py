@@ -116,21 +116,14 @@ class FilingApi(Feature):
     def __init__(self, bodies: Bodies, engine: Core, store: Store, delete: Delete) -> None:
         self._bodies, self._engine, self._store, self._delete = bodies, engine, store, delete
 
-    @Endpoint("GET", "/api/labels", who=READ, answers={200: "folders and tags, and how many chats each has"})
+    @Endpoint("GET", "/api/labels", who=READ)
     async def get_labels(self, request: Request) -> ASGIApp:
         """Return the caller's folders and tags, and the number of archived chats."""
         found = await self._store.labels(owner_of(request))
         folders, tags = ([Label(*each) for each in labels.items()] for labels in (found.folders, found.tags))
         return Json(Labelled(folders, tags, found.archived))
 
-    @Endpoint(
-        "POST",
-        "/api/labels/rename",
-        who=CHAT,
-        takes=RenameLabel,
-        stores=False,
-        answers={200: "how many sessions have changed", 400: "bad input", 413: "too large"},
-    )
+    @Endpoint("POST", "/api/labels/rename", who=CHAT, takes=RenameLabel, stores=False)
     async def rename_label(self, request: Request) -> ASGIApp:
         """Rename a folder or a tag in all of the caller's sessions, or remove it from them. No session is deleted."""
         body = decode(await self._bodies.read(request), RenameLabel)
@@ -150,7 +143,7 @@ class FilingApi(Feature):
         who=CHAT,
         takes=FileSessions,
         stores=False,
-        answers={200: "what was filed, and what is not there", 400: "bad input: nothing was changed", 413: "too large"},
+        answers={400: "bad input: nothing was changed"},
     )
     async def file_sessions(self, request: Request) -> ASGIApp:
         """Move sessions to a folder, change their tags, archive them or take them out: all or none of those there."""
@@ -164,15 +157,7 @@ class FilingApi(Feature):
             self._engine.touch(session.id, owner)
         return filed
 
-    @Endpoint(
-        "POST",
-        "/api/sessions/delete",
-        who=CHAT,
-        takes=DeleteSessions,
-        audit="session.delete",
-        stores=False,
-        answers={200: "what became of each", 400: "bad input", 413: "too large"},
-    )
+    @Endpoint("POST", "/api/sessions/delete", who=CHAT, takes=DeleteSessions, audit="session.delete", stores=False)
     async def delete_sessions(self, request: Request) -> ASGIApp:
         """Stop the runs of sessions and delete them, one after another. The answer says what became of each."""
         body = decode(await self._bodies.read(request), DeleteSessions)

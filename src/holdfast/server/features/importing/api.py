@@ -38,9 +38,7 @@ class ImportRunning(Conflict):
     """The owner imports an export already."""
 
     code = "import_running"
-
-    def __init__(self) -> None:
-        super().__init__("An import of yours is running. Wait for its end, then try again.")
+    message = "An import of yours is running. Wait for its end, then try again."
 
 
 class ImportStopped(HoldfastError):
@@ -49,11 +47,7 @@ class ImportStopped(HoldfastError):
     code = "import_stopped"
     status = 503
     type = "server_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The import was stopped by the server. What was added stays: import the file again for the rest."
-        )
+    message = "The import was stopped by the server. What was added stays: import the file again for the rest."
 
 
 class ImportFailed(msgspec.Struct, frozen=True):
@@ -128,8 +122,6 @@ class ImportsApi(Feature):
         who=CHAT,
         audit="chats.import",
         answers={
-            200: "how many chats were found, added, known already and refused, and why; as events with Accept: "
-            "text/event-stream",
             400: "the file has no chats, or cannot be read",
             409: "another import is running",
             413: "too large",

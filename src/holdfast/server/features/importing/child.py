@@ -71,7 +71,7 @@ def parsed_entries(data: bytes, name: str) -> Iterator[Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ExportRefused(f"{name[:200]} is not in UTF-8.") from None
+        raise ExportRefused(f"{name[:200]} is no export: it is not text in UTF-8.") from None
     at = _after_space(text, 0)
     if text[at : at + 1] != "[":
         yield _decoded(text, at, name)[0]
@@ -135,7 +135,7 @@ def _files(file: IO[bytes], archive: ExportArchive | None) -> Iterator[tuple[str
     if archive is None:
         data = file.read(LARGEST_JSON + 1)
         if len(data) > LARGEST_JSON:
-            raise ExportRefused(f"The file is larger than {LARGEST_JSON} bytes.")
+            raise ExportRefused(f"The file is larger than {LARGEST_JSON >> 20} MB.")
         yield "", data
         return
     for name in archive.names:

@@ -81,7 +81,7 @@ def read_chat(value: Any, find: FindFile) -> Chat | None:
     if not isinstance(value, dict):
         return None
     given = Fields(value)
-    if given.entries("mapping") is not None:
+    if "mapping" in value:
         return _chatgpt(given, find)
     chat = given.of("chat") if "chat" in value else given
     if chat.of("history").raw("messages") is not None:
@@ -183,8 +183,10 @@ def _fenced(text: str, language: str = "") -> str:
 
 def _chatgpt(value: Fields, find: FindFile) -> Chat:
     model = value.text("default_model_slug")
+    if (entries := value.entries("mapping")) is None:
+        raise ValueError("its messages cannot be read")
     lost = [0]
-    nodes = [_chatgpt_node(id, entry, model, find, lost) for id, entry in (value.entries("mapping") or {}).items()]
+    nodes = [_chatgpt_node(id, entry, model, find, lost) for id, entry in entries.items()]
     id = value.text("conversation_id") or value.text("id")
     made_at = _seconds(value.raw("create_time"))
     chat = _chat("chatgpt", id, value.text("title"), made_at, nodes, value.text("current_node"), lost[0])

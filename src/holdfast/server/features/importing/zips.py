@@ -51,7 +51,7 @@ class BoundedZip:
             raise ZipRefused(f"{shown} is damaged: {error}.") from error
         self.left -= len(data)
         if len(data) > most:
-            raise ZipRefused(f"{shown} is larger than {most} bytes.")
+            raise ZipRefused(f"{shown} is larger than {most >> 20} MB.")
         return data
 
 

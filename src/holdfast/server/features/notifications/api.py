@@ -26,7 +26,6 @@ from .people import Device, Notified, Persons, PersonsWebhook, device_id
 from .posting import Posting
 from .push import PushKeys
 
-_BAD = {400: "bad input", 413: "too large"}
 _NO_KEY = {503: "the server has no secret key"}
 LONGEST_LINK = 1000
 GivenUrl = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
@@ -74,19 +73,12 @@ class NotificationsApi(Feature):
         self._bodies, self._persons, self._keys, self._posting = bodies, persons, keys, posting
         self._deliveries, self._engine = deliveries, engine
 
-    @Endpoint("GET", "/api/notifications", who=READ, answers={200: "what the caller has chosen"})
+    @Endpoint("GET", "/api/notifications", who=READ)
     async def get_notifications(self, request: Request) -> ASGIApp:
         """Return what the caller is told of, and where."""
         return Json(_shown(await self._persons.of(owner_of(request))))
 
-    @Endpoint(
-        "PUT",
-        "/api/notifications",
-        who=CHAT,
-        takes=ChoiceChanges,
-        stores=False,
-        answers={200: "what the caller has chosen", **_BAD},
-    )
+    @Endpoint("PUT", "/api/notifications", who=CHAT, takes=ChoiceChanges, stores=False)
     async def put_notifications(self, request: Request) -> ASGIApp:
         """Choose what the caller is told of. A chat can differ: `notify` of `/api/sessions/{session_id}/seen`.
 
@@ -108,7 +100,7 @@ class NotificationsApi(Feature):
         takes=NewDevice,
         stores=False,
         audit="notifications.device.add",
-        answers={201: "the browser", **_BAD, **_NO_KEY},
+        answers={201: "the browser", **_NO_KEY},
     )
     async def add_device(self, request: Request) -> ASGIApp:
         """Tell a browser from now on, also of runs that go on already. Repeating it changes nothing."""
@@ -126,7 +118,7 @@ class NotificationsApi(Feature):
         "/api/notifications/devices/{device_id}",
         who=CHAT,
         audit="notifications.device.remove",
-        answers={204: "removed", 400: "a bad query", 404: "no such browser"},
+        answers={404: "no such browser"},
     )
     async def remove_device(self, request: Request) -> ASGIApp:
         """Tell a browser nothing more."""
@@ -139,7 +131,7 @@ class NotificationsApi(Feature):
         who=CHAT,
         takes=NewWebhook,
         audit="notifications.webhook.add",
-        answers={201: "the webhook with its secret", **_BAD, **_NO_KEY},
+        answers={201: "the webhook with its secret", **_NO_KEY},
     )
     async def add_webhook(self, request: Request) -> ASGIApp:
         """Call an address at each event of the caller's runs that start from now on. Its secret is shown now only."""
@@ -148,19 +140,13 @@ class NotificationsApi(Feature):
         webhook, secret = await self._persons.add_webhook(owner_of(request), asked.url, asked.events)
         return Json({**_webhook(webhook), "secret": secret}, status_code=201)
 
-    @Endpoint(
-        "DELETE",
-        "/api/notifications/webhooks/{webhook_id}",
-        who=CHAT,
-        audit="notifications.webhook.remove",
-        answers={204: "removed", 400: "a bad query", 404: "no such webhook"},
-    )
+    @Endpoint("DELETE", "/api/notifications/webhooks/{webhook_id}", who=CHAT, audit="notifications.webhook.remove")
     async def remove_webhook(self, request: Request) -> ASGIApp:
         """Call an address no more."""
         await self._persons.remove_webhook(owner_of(request), request.path_params["webhook_id"])
         return NoContent()
 
-    @Endpoint("GET", "/api/qr", who=READ, query={"text": "a link"}, answers={200: "the rows", 400: "no link"})
+    @Endpoint("GET", "/api/qr", who=READ, query={"text": "a link"}, answers={400: "no link"})
     async def draw_link(self, request: Request) -> ASGIApp:
         """Return the QR code of a link, a row for each line, 1 for a dark square. It opens what the link opens."""
         text = next(iter(request.query_params.getlist("text")), "")

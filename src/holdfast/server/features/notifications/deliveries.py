@@ -131,7 +131,7 @@ class Deliveries:
     async def note_told(self, session_id: str) -> None:
         """Note that a page has told its person that the run of a session waits: no notification is sent for it."""
 
-        async def told(delivery: Delivery) -> Delivery:
+        def told(delivery: Delivery) -> Delivery:
             return delivery if delivery.is_told else replace(delivery, is_told=True)
 
         for run in await self._engine.of_session(session_id):
@@ -208,7 +208,7 @@ class Deliveries:
         """Store whether the target knows that the run waits. Returns how often it has waited if that is news."""
         times: list[int] = []
 
-        async def noted(delivery: Delivery) -> Delivery:
+        def noted(delivery: Delivery) -> Delivery:
             times.clear()
             if delivery.is_told == is_told:
                 return delivery

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
-import secrets
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -82,13 +79,9 @@ class Persons:
 
     async def change(self, owner: str, change: Callable[[Notified], Notified]) -> Notified:
         """Change what a person has chosen."""
-
-        async def changed(chosen: Notified) -> Notified:
-            return change(chosen)
-
         change(await self.of(owner))  # what it refuses leaves nothing behind
         await self._all.get_or_create(_id_of(owner), Notified(), owner=owner)
-        stored = await self._all.change(_id_of(owner), changed)
+        stored = await self._all.change(_id_of(owner), change)
         return Notified() if stored is None else stored.body
 
     async def add_device(self, owner: str, device: Device) -> None:
@@ -113,9 +106,9 @@ class Persons:
 
     async def add_webhook(self, owner: str, url: str, events: tuple[RunEvent, ...]) -> tuple[PersonsWebhook, str]:
         """Add a webhook, and return it with its secret, which nobody is shown again."""
-        id, secret = new_id("whk"), webhooks.SECRET + base64.b64encode(secrets.token_bytes(32)).decode()
-        sealed = await asyncio.to_thread(self._sealer.seal, _sealed_name(id), secret.encode())
-        webhook = PersonsWebhook(id, url, events, base64.b64encode(sealed).decode(), self._now())
+        id, secret = new_id("whk"), webhooks.new_secret()
+        sealed = await self._sealer.seal_text(_sealed_name(id), secret.encode())
+        webhook = PersonsWebhook(id, url, events, sealed, self._now())
 
         def added(chosen: Notified) -> Notified:
             if len(chosen.webhooks) >= MOST_WEBHOOKS:
@@ -138,9 +131,7 @@ class Persons:
 
     async def key_of(self, webhook: PersonsWebhook) -> bytes:
         """Return the key of a webhook."""
-        sealed = base64.b64decode(webhook.sealed)
-        opened = await asyncio.to_thread(self._sealer.open, _sealed_name(webhook.id), sealed)
-        return webhooks.key_of(opened.decode())
+        return webhooks.key_of((await self._sealer.open_text(_sealed_name(webhook.id), webhook.sealed)).decode())
 
 
 def device_id(endpoint: str) -> str:

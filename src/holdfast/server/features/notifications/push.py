@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import importlib
 import logging
@@ -58,10 +57,9 @@ class PushKeys:
         if self._key is None:
             stored = await self._all.get(_KEY)
             if stored is None:
-                made = await asyncio.to_thread(self._sealer.seal, _KEY, _ways().stored_key(_ways().new_signing_key()))
-                stored = await self._all.get_or_create(_KEY, PushKey(base64.b64encode(made).decode()))
-            opened = await asyncio.to_thread(self._sealer.open, _KEY, base64.b64decode(stored.body.sealed))
-            self._key = _ways().key_from(opened)
+                made = await self._sealer.seal_text(_KEY, _ways().stored_key(_ways().new_signing_key()))
+                stored = await self._all.get_or_create(_KEY, PushKey(made))
+            self._key = _ways().key_from(await self._sealer.open_text(_KEY, stored.body.sealed))
         return self._key
 
     async def shown(self) -> str:
@@ -133,7 +131,7 @@ class PersonsBrowsers:
             return True
         session = news.run.record.session_id or ""
         shown = {"title": title, "text": _text_of(news.settled)} if chosen.shows_text else {}
-        message = {"type": news.type, "session": session, "language": device.language, **shown}
+        message = {"id": news.id, "type": news.type, "session": session, "language": device.language, **shown}
         topic = hashlib.sha256(session.encode()).hexdigest()[:32]  # at most 32 characters
         status = await self._pushes.send(device, msgspec.json.encode(message), topic)
         if status in _GONE:

@@ -41,25 +41,13 @@ class SeenApi(Feature):
         self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
         self._deliveries = deliveries
 
-    @Endpoint(
-        "GET",
-        "/api/sessions/{session_id}/seen",
-        who=READ_SHARED,
-        answers={200: "what the caller has seen", 404: "no such session"},
-    )
+    @Endpoint("GET", "/api/sessions/{session_id}/seen", who=READ_SHARED)
     async def get_seen(self, request: Request) -> ASGIApp:
         """Return what the caller has seen of a session, and what the caller wants to be told of."""
         session = await self._reach.session(request)
         return Json(_shown(await self._standing(owner_of(request), session.id)))
 
-    @Endpoint(
-        "PUT",
-        "/api/sessions/{session_id}/seen",
-        who=READ_SHARED,
-        takes=SeenChanges,
-        stores=False,
-        answers={200: "what the caller has seen", 400: "bad input", 404: "no such session", 413: "too large"},
-    )
+    @Endpoint("PUT", "/api/sessions/{session_id}/seen", who=READ_SHARED, takes=SeenChanges, stores=False)
     async def put_seen(self, request: Request) -> ASGIApp:
         """Note what the caller has seen of a session. It only moves forward, whichever device is first."""
         session, reader = await self._reach.session(request), owner_of(request)

@@ -29,7 +29,7 @@ class NodesApi(Feature):
         "/api/nodes",
         who=ADMIN,
         audit=None,
-        answers={200: "the nodes", 403: "not an admin's key", 503: "the store cannot be reached"},
+        answers={403: "not an admin's key", 503: "the store cannot be reached"},
     )
     async def list_nodes(self, request: Request) -> ASGIApp:
         """List the nodes that share the store, in the order of their first start."""

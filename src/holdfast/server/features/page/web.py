@@ -6,12 +6,13 @@ version, so browsers check each time whether a file has changed.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
 from collections.abc import Callable
-from functools import cached_property, partial
-from importlib.resources import files
+from functools import cache, cached_property, lru_cache, partial
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -95,10 +96,14 @@ _IS_PAGE = re.compile("|".join(re.sub(r"{id}", "[^/]+", page) for page in (*PAGE
 class _File:
     """A file of the page. It is compressed at the first request, and the result is cached."""
 
-    def __init__(self, name: str, plain: bytes) -> None:
-        self.type = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-        self.plain = plain
-        self.tag = f'W/"{hashlib.sha256(plain).hexdigest()[:32]}"'
+    def __init__(self, path: Path) -> None:
+        self.type = TYPES.get(path.suffix[1:], "application/octet-stream")
+        self.plain = path.read_bytes()
+
+    @cached_property
+    def tag(self) -> str:
+        """What changes with the file."""
+        return f'W/"{hashlib.sha256(self.plain).hexdigest()[:32]}"'
 
     @cached_property
     def packed(self) -> bytes:
@@ -106,6 +111,7 @@ class _File:
         return gzip.compress(self.plain, 9)
 
 
+@lru_cache(256)
 def is_of_the_page(path: str) -> bool:
     """Return whether a path belongs to the browser UI, which anyone may load."""
     return path.startswith("/assets/") or path in FILES or _IS_PAGE.fullmatch(path) is not None
@@ -130,15 +136,19 @@ def _response(request: Request, file: _File | None) -> Response:
     return Response(file.plain, headers=headers)
 
 
+@cache
 def _files() -> dict[str, _File]:
-    """Return every file of the page by its path."""
-    root = files("holdfast").joinpath("web")
+    """Read every file of the page, by its path: all at the first request, as an upgrade may replace them later."""
+    root = Path(__file__).parents[3] / "web"
     found = {item.name: item for item in root.iterdir() if item.is_file()}
-    found |= {f"assets/{item.name}": item for item in root.joinpath("assets").iterdir()}
-    return {name: _File(name, item.read_bytes()) for name, item in found.items()}
+    found |= {f"assets/{item.name}": item for item in (root / "assets").iterdir()}
+    return {name: _File(item) for name, item in found.items()}
 
 
-_READ = _files()  # read once at import: no request waits for the disk
+async def _file(name: str) -> _File | None:
+    if not _files.cache_info().currsize:
+        await asyncio.to_thread(_files)
+    return _files().get(name)
 
 
 class PageFeature(Feature):
@@ -160,14 +170,14 @@ class PageFeature(Feature):
 
     async def serve_page(self, request: Request) -> Response:
         """Return the page. A link to a session is not for search engines."""
-        page = _response(request, _READ.get("index.html"))
+        page = _response(request, await _file("index.html"))
         if request.url.path.startswith("/shared/"):
             page.headers["x-robots-tag"] = "noindex, nofollow"
         return page
 
     async def serve_file(self, request: Request) -> Response:
         """Return a file that the page loads."""
-        return _response(request, _READ.get(request.url.path.removeprefix("/")))
+        return _response(request, await _file(request.url.path.removeprefix("/")))
 
     async def serve_error_list(self, request: Request) -> Response:
         """Return the list of error codes."""

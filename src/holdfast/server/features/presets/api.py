@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ....access import CHAT, READ
-from ....store.documents import Documents, DocumentStore, Stored
+from ....store import Store
+from ....store.documents import Documents, Stored
 from ....wires import native
 from ...kit.caller import access_of, owner_of
 from ...kit.feature import Endpoint, Feature
@@ -67,14 +68,14 @@ class _Calls(Feature, Generic[K]):
         return NoContent()
 
 
-_BAD = {400: "bad input", 404: "no such group or model", 409: "the name is taken, or there are too many"}
+_BAD = {404: "no such group or model", 409: "the name is taken, or there are too many"}
 _PRESET, _PROMPT = "/api/presets/{preset_id}", "/api/prompts/{prompt_id}"
 
 
 class PresetsApi(_Calls[Preset]):
     """Presets, and the one of new chats."""
 
-    def __init__(self, bodies: Bodies, library: Library[Preset], models: AllowedModels, store: DocumentStore) -> None:
+    def __init__(self, bodies: Bodies, library: Library[Preset], models: AllowedModels, store: Store) -> None:
         super().__init__(bodies, library, Preset)
         self._models, self._defaults = models, Documents(store, "default_preset", ChosenDefault)
 
@@ -84,7 +85,7 @@ class PresetsApi(_Calls[Preset]):
             await self._models.providers(access_of(request)).find(preset.model)
         return preset
 
-    @Endpoint("GET", "/api/presets", who=READ, answers={200: "presets, the id of the default one, the caller's groups"})
+    @Endpoint("GET", "/api/presets", who=READ)
     async def list_presets(self, request: Request) -> ASGIApp:
         """List presets: the caller's by name, then those that others share with the caller's groups."""
         listed = await self._list(request)
@@ -99,7 +100,7 @@ class PresetsApi(_Calls[Preset]):
         """Create a preset."""
         return await self._add(request, "/api/presets")
 
-    @Endpoint("PUT", "/api/presets/default", who=CHAT, takes=ChosenDefault, answers={200: "it", 404: "no such preset"})
+    @Endpoint("PUT", "/api/presets/default", who=CHAT, takes=ChosenDefault, answers={404: "no such preset"})
     async def set_default(self, request: Request) -> ASGIApp:
         """Choose the preset of new chats."""
         chosen = decode(await self._bodies.read(request), ChosenDefault)
@@ -108,12 +109,12 @@ class PresetsApi(_Calls[Preset]):
         await self._defaults.exchange(owner_of(request), chosen, owner=owner_of(request))
         return Json(chosen)
 
-    @Endpoint("PUT", _PRESET, who=CHAT, takes=Preset, answers={200: "the preset", **_BAD})
+    @Endpoint("PUT", _PRESET, who=CHAT, takes=Preset, answers=_BAD)
     async def replace_preset(self, request: Request) -> ASGIApp:
         """Replace a preset of the caller. Chats that were set up with it stay as they are."""
         return await self._replace(request, request.path_params["preset_id"])
 
-    @Endpoint("DELETE", _PRESET, who=CHAT, audit="preset.delete", answers={204: "deleted", 404: "no such preset"})
+    @Endpoint("DELETE", _PRESET, who=CHAT, audit="preset.delete")
     async def delete_preset(self, request: Request) -> ASGIApp:
         """Delete a preset of the caller. Chats that were set up with it stay as they are."""
         return await self._delete(request, request.path_params["preset_id"])
@@ -128,7 +129,7 @@ class PromptsApi(_Calls[SavedPrompt]):
     async def _shown(self, found: Found[SavedPrompt]) -> dict[str, Any]:
         return {**await super()._shown(found), "variables": variables_in(found.stored.body.text)}
 
-    @Endpoint("GET", "/api/prompts", who=READ, answers={200: "prompts"})
+    @Endpoint("GET", "/api/prompts", who=READ)
     async def list_prompts(self, request: Request) -> ASGIApp:
         """List prompts: the caller's by name, then those that others share with the caller's groups."""
         return Json({"prompts": await self._list(request)})
@@ -138,12 +139,12 @@ class PromptsApi(_Calls[SavedPrompt]):
         """Create a prompt."""
         return await self._add(request, "/api/prompts")
 
-    @Endpoint("PUT", _PROMPT, who=CHAT, takes=SavedPrompt, answers={200: "the prompt", **_BAD})
+    @Endpoint("PUT", _PROMPT, who=CHAT, takes=SavedPrompt, answers=_BAD)
     async def replace_prompt(self, request: Request) -> ASGIApp:
         """Replace a prompt of the caller."""
         return await self._replace(request, request.path_params["prompt_id"])
 
-    @Endpoint("DELETE", _PROMPT, who=CHAT, audit="prompt.delete", answers={204: "deleted", 404: "no such prompt"})
+    @Endpoint("DELETE", _PROMPT, who=CHAT, audit="prompt.delete")
     async def delete_prompt(self, request: Request) -> ASGIApp:
         """Delete a prompt of the caller."""
         return await self._delete(request, request.path_params["prompt_id"])

@@ -13,7 +13,8 @@ import msgspec
 from ....access import Access
 from ....errors import BadRequest, Conflict, NotFound, TooManyKept
 from ....ids import new_id
-from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
+from ....store import Store
+from ....store.documents import DocumentGuard, Documents, Stored
 from ...kit.request import check_name
 from ..accounts.people.people import People
 from .kinds import KeptUnderName
@@ -53,7 +54,7 @@ class Found(Generic[K]):
 class Library(Generic[K]):
     """The things of one kind. Names are unique for each owner, whatever their case."""
 
-    def __init__(self, store: DocumentStore, kind: type[K], people: People, *, now: Callable[[], float] = time.time):
+    def __init__(self, store: Store, kind: type[K], people: People, *, now: Callable[[], float] = time.time):
         self._kind, self._people = kind, people
         self._all = Documents(store, kind.noun, kind, now=now)
         self._by_group = Documents(store, f"group_{kind.noun}", _InGroup, now=now)

@@ -52,7 +52,7 @@ class TransferApi(Feature):
     ) -> None:
         self._bodies, self._presets, self._prompts, self._models = bodies, presets, prompts, models
 
-    @Endpoint("GET", "/api/presets/export", who=READ, answers={200: "the file"})
+    @Endpoint("GET", "/api/presets/export", who=READ)
     async def export_presets(self, request: Request) -> ASGIApp:
         """Return the caller's own presets and prompts as a file, without their groups."""
         access = access_of(request)
@@ -66,13 +66,7 @@ class TransferApi(Feature):
             headers={"content-disposition": 'attachment; filename="holdfast-presets.json"'},
         )
 
-    @Endpoint(
-        "POST",
-        "/api/presets/import",
-        who=CHAT,
-        takes=PresetsFile,
-        answers={200: "what became of each entry", 400: "not such a file"},
-    )
+    @Endpoint("POST", "/api/presets/import", who=CHAT, takes=PresetsFile, answers={400: "not such a file"})
     async def import_presets(self, request: Request) -> ASGIApp:
         """Add the presets and prompts of a file. What the caller has already under a name is never replaced."""
         file, access = decode(await self._bodies.read(request), PresetsFile), access_of(request)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -43,10 +42,8 @@ class ConversationTurns:
         self, owner: str, conversation_id: str, param: str | None = None
     ) -> Stored[StoredConversation]:
         """Return a conversation with the items of its last response. `ConversationLocked` while that is running."""
-        taken = partial(
-            self._with_last_response,
-        )
-        found = await stored_conversations(self._store).change(conversation_id, taken, owner=owner)
+        stored, taken = stored_conversations(self._store), self._with_last_response
+        found = await stored.change_awaiting(conversation_id, taken, owner=owner)
         if found is None:
             raise ConversationNotFound(conversation_id, param)
         return found
@@ -80,14 +77,14 @@ class ConversationTurns:
             current = await self._with_last_response(known)
             return replace(current, run_id=record.id, begun_at=self._engine.now())
 
-        if await stored_conversations(self._store).change(conversation_id, name, owner=record.owner) is None:
+        if await stored_conversations(self._store).change_awaiting(conversation_id, name, owner=record.owner) is None:
             raise ConversationNotFound(conversation_id, "conversation")
 
     async def _release(self, conversation_id: str, record: RunRecord) -> None:
-        async def release(known: StoredConversation) -> StoredConversation:
+        def released(known: StoredConversation) -> StoredConversation:
             return replace(known, run_id=None) if known.run_id == record.id else known
 
-        await stored_conversations(self._store).change(conversation_id, release, owner=record.owner)
+        await stored_conversations(self._store).change(conversation_id, released, owner=record.owner)
 
     async def _add_items(self, run: Run, conversation_id: str) -> None:
         """Add the items of a response when it has ended, unless the conversation was deleted, or has another one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ from ...sources.stored_conversations import (
 from .conversation_turns import ConversationTurns
 from .openai_responses import check_metadata, page_of, page_of_items
 
-ConversationEdit = Callable[[StoredConversation], Awaitable[StoredConversation]]
+ConversationEdit = Callable[[StoredConversation], StoredConversation]
 
 MOST_AT_ONCE = 20
 """Maximum number of items that one request adds."""
@@ -74,9 +74,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "input_image": {"detail": "auto", "file_id": None},
 }
 
-_NOT_THERE = {404: "no such conversation"}
-_WITH_BODY = {400: "bad input", **_NOT_THERE, 413: "too large"}
-
 
 class ConversationsApi(Feature):
     """Conversations of the Responses API."""
@@ -84,13 +81,7 @@ class ConversationsApi(Feature):
     def __init__(self, bodies: Bodies, turns: ConversationTurns, store: Store) -> None:
         self._bodies, self._turns, self._store = bodies, turns, store
 
-    @Endpoint(
-        "POST",
-        "/v1/conversations",
-        who=CHAT,
-        takes=NewConversation,
-        answers={200: "the conversation", 400: "bad input", 404: "no such item to refer to", 413: "too large"},
-    )
+    @Endpoint("POST", "/v1/conversations", who=CHAT, takes=NewConversation, answers={404: "no such item to refer to"})
     async def create_conversation(self, request: Request) -> ASGIApp:
         """Create a conversation."""
         decoded = await self._decoded(request)
@@ -106,7 +97,6 @@ class ConversationsApi(Feature):
         "/v1/conversations",
         who=READ,
         query={"limit": "1 to 100", "after": "the conversation to go on from"},
-        answers={200: "conversations, the newest first", 400: "a bad query"},
     )
     async def list_conversations(self, request: Request) -> ASGIApp:
         """List the caller's conversations, the newest first."""
@@ -120,34 +110,24 @@ class ConversationsApi(Feature):
             after = page[-1].id
         return Json(page_of(found[:limit], has_more=len(found) > limit))
 
-    @Endpoint("GET", "/v1/conversations/{conversation_id}", who=READ, answers={200: "the conversation", **_NOT_THERE})
+    @Endpoint("GET", "/v1/conversations/{conversation_id}", who=READ)
     async def get_conversation(self, request: Request) -> ASGIApp:
         """Return a conversation."""
         return _answer(await self._own(request))
 
-    @Endpoint(
-        "POST",
-        "/v1/conversations/{conversation_id}",
-        who=CHAT,
-        takes=ConversationChange,
-        answers={200: "the conversation", **_WITH_BODY},
-    )
+    @Endpoint("POST", "/v1/conversations/{conversation_id}", who=CHAT, takes=ConversationChange)
     async def update_conversation(self, request: Request) -> ASGIApp:
         """Replace the metadata of a conversation."""
         metadata = convert(await self._decoded(request), ConversationChange).metadata
         check_metadata(metadata)
-
-        async def change(known: StoredConversation) -> StoredConversation:
-            return replace(known, metadata=metadata or {})
-
-        return _answer(await self._changed(request, change))
+        return _answer(await self._changed(request, lambda known: replace(known, metadata=metadata or {})))
 
     @Endpoint(
         "DELETE",
         "/v1/conversations/{conversation_id}",
         who=CHAT,
         audit="conversation.delete",
-        answers={200: "it is gone", **_NOT_THERE},
+        answers={200: "it is gone"},
     )
     async def delete_conversation(self, request: Request) -> ASGIApp:
         """Delete a conversation and its items. Stored responses stay."""
@@ -162,17 +142,13 @@ class ConversationsApi(Feature):
         "/v1/conversations/{conversation_id}/items",
         who=CHAT,
         takes=ConversationItems,
-        answers={200: "the new items", **_WITH_BODY, 409: "a response is being added"},
+        answers={409: "a response is being added"},
     )
     async def create_items(self, request: Request) -> ASGIApp:
         """Add items at the end of a conversation, and return them."""
         await self._turns.up_to_date(owner_of(request), request.path_params["conversation_id"])
         items = await self._new_items(request, convert(await self._decoded(request), ConversationItems).items)
-
-        async def change(known: StoredConversation) -> StoredConversation:
-            return _checked(replace(known, items=[*known.items, *items]))
-
-        await self._changed(request, change)
+        await self._changed(request, lambda known: _checked(replace(known, items=[*known.items, *items])))
         return json_of(page_of([_item_json(item) for item in items], has_more=False))
 
     @Endpoint(
@@ -180,7 +156,6 @@ class ConversationsApi(Feature):
         "/v1/conversations/{conversation_id}/items",
         who=READ,
         query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to go on from"},
-        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
     )
     async def list_items(self, request: Request) -> ASGIApp:
         """List the items of a conversation, the last first."""
@@ -190,7 +165,7 @@ class ConversationsApi(Feature):
         "GET",
         "/v1/conversations/{conversation_id}/items/{item_id}",
         who=READ,
-        answers={200: "the item", 404: "no such conversation, or no such item"},
+        answers={404: "no such conversation, or no such item"},
     )
     async def get_item(self, request: Request) -> ASGIApp:
         """Return one item."""
@@ -211,7 +186,7 @@ class ConversationsApi(Feature):
         """Delete one item, and return the conversation."""
         item_id = request.path_params["item_id"]
 
-        async def change(known: StoredConversation) -> StoredConversation:
+        def change(known: StoredConversation) -> StoredConversation:
             left = [item for item in known.items if item["id"] != item_id]
             if len(left) == len(known.items):
                 raise ItemNotFound(item_id)

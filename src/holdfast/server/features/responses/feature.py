@@ -12,7 +12,7 @@ from ..sharing.reach import Reach
 from .conversation_turns import ConversationTurns
 from .conversations_api import ConversationsApi
 from .openai_responses import ResponsesApi
-from .websocket import ResponsesSocketApi, SocketServices
+from .socket_api import ResponsesSocketApi, SocketServices
 
 
 class ResponsesFeature(Feature):

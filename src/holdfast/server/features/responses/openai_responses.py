@@ -60,9 +60,6 @@ class CompactionFailed(HoldfastError):
         super().__init__(f"The summary of the conversation was {outcome}. Nothing was compacted.")
 
 
-_NOT_THERE = {404: "no such response"}
-
-
 class ResponsesApi(Feature):
     """Responses."""
 
@@ -153,13 +150,7 @@ class ResponsesApi(Feature):
         "/v1/responses/input_tokens",
         who=READ,
         takes=ResponseBody,
-        answers={
-            200: "an estimate",
-            400: "bad input",
-            404: "no such model, or no such response to follow",
-            409: "the response to follow has not ended",
-            413: "too large",
-        },
+        answers={404: "no such model, or no such response to follow", 409: "the response to follow has not ended"},
     )
     async def count_input(self, request: Request) -> ASGIApp:
         """Estimate the tokens of a request, without one to the upstream. The response says that it is an estimate."""
@@ -253,7 +244,7 @@ class ResponsesApi(Feature):
         "/v1/responses/{response_id}",
         who=READ,
         query={"stream": "true for events", "starting_after": "the last sequence_number seen"},
-        answers={200: "the response", 400: "a bad query", **_NOT_THERE, 410: "the log was trimmed"},
+        answers={410: "the log was trimmed"},
         streams=True,
     )
     async def get_response(self, request: Request) -> ASGIApp:
@@ -264,13 +255,7 @@ class ResponsesApi(Feature):
             return self._answers.stream(run, frames, skip=_starting_after(request) + 1, sign_of_life=frames.heartbeat)
         return json_of(await response_json(run), headers=answer_headers(run))
 
-    @Endpoint(
-        "POST",
-        "/v1/responses/{response_id}/cancel",
-        who=CHAT,
-        stores=False,
-        answers={200: "the settled response", **_NOT_THERE},
-    )
+    @Endpoint("POST", "/v1/responses/{response_id}/cancel", who=CHAT, stores=False)
     async def cancel_response(self, request: Request) -> ASGIApp:
         """Stop a response, in the background or not, and return it. The first ending stands."""
         run = await self._own(request)
@@ -282,7 +267,7 @@ class ResponsesApi(Feature):
         "/v1/responses/{response_id}",
         who=CHAT,
         audit="response.delete",
-        answers={200: "it is gone", **_NOT_THERE, 409: "it belongs to a session"},
+        answers={200: "it is gone", 409: "it belongs to a session"},
     )
     async def delete_response(self, request: Request) -> ASGIApp:
         """Stop a response, and delete it."""
@@ -302,7 +287,6 @@ class ResponsesApi(Feature):
         "/v1/responses/{response_id}/input_items",
         who=READ,
         query={"limit": "1 to 100", "order": "asc or desc", "after": "the item to continue from"},
-        answers={200: "the items", 400: "a bad query", **_NOT_THERE},
     )
     async def list_input_items(self, request: Request) -> ASGIApp:
         """List the input items of a response's request, the last first."""

@@ -6,21 +6,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from websockets.frames import CloseCode
 
-from ....access import CHAT
-from ....asgi.client import CONNECTION, RequestClient, finish
+from ....asgi.client import CONNECTION, HEADERS, RequestClient, finish
 from ....asgi.cursor import RunFrames
 from ....asgi.event_stream import info_of
 from ....asks import response_ask
-from ....concurrency.closing import Closing
 from ....concurrency.tasks import OwnedTasks
-from ....engine.core import Core
 from ....errors import BadRequest, HoldfastError
 from ....events import Completed, ErrorInfo, Failed, Interrupted, Settled, Usage
 from ....fields import check_fields
@@ -33,15 +30,12 @@ from ....wires.openai.fields import AS_OVER_HTTP, OVER_WEBSOCKET
 from ....wires.openai.response_items import Item
 from ....wires.openai.response_messages import ResponseMessages, refusal_message, steer_message
 from ....wires.openai.responses_request import ResponseBody
-from ...config.current import CurrentSettings
-from ...kit.feature import Endpoint, Feature
-from ...kit.http.connections import OFFER
 from ...kit.http.http_protocol import Protocol
 from ...kit.http.websocket import InvalidHandshake, WebSocket, accepting_head, text_frame
-from ...kit.request import HEADERS, Bodies, BodyTooLarge, check_name, convert, decode_object
+from ...kit.request import BodyTooLarge, check_name, convert, decode_object
 from ...kit.run_responses import FirstWord
-from ...starting.starting import Starting
-from .openai_responses import ResponsesApi, checked, response_of
+from .openai_responses import checked, response_of
+from .socket_api import SocketServices
 from .steering import STEER, ActiveResponse, Steer, SteerCode, SteerRefused, steer_of
 
 logger = logging.getLogger(__name__)
@@ -60,9 +54,7 @@ class TooManyUnanswered(HoldfastError):
     code = "websocket_response_limit_reached"
     status = 429
     type = "rate_limit_error"
-
-    def __init__(self) -> None:
-        super().__init__(f"{MOST_UNANSWERED} responses are unanswered on this connection. Wait for one of them.")
+    message = f"{MOST_UNANSWERED} responses are unanswered on this connection. Wait for one of them."
 
 
 class TooManyLanes(BadRequest):
@@ -70,18 +62,14 @@ class TooManyLanes(BadRequest):
 
     code = "websocket_stream_limit_reached"
     param = "stream_id"
-
-    def __init__(self) -> None:
-        super().__init__(f"A connection has at most {MOST_LANES} named streams. Open another connection.")
+    message = f"A connection has at most {MOST_LANES} named streams. Open another connection."
 
 
 class ConnectionTooOld(BadRequest):
     """A connection has reached its maximum age. At this code clients connect again."""
 
     code = "websocket_connection_limit_reached"
-
-    def __init__(self) -> None:
-        super().__init__(f"A connection lasts {LONGEST / 60:.0f} minutes. Open another one.")
+    message = f"A connection lasts {LONGEST / 60:.0f} minutes. Open another one."
 
 
 class ClientEvent(msgspec.Struct, frozen=True):
@@ -119,17 +107,6 @@ class _Lane:
         """The first is being answered."""
         self.active: ActiveResponse | None = None
         self.known: _Known | None = None
-
-
-class SocketServices(NamedTuple):
-    """What a connection needs."""
-
-    bodies: Bodies
-    starting: Starting
-    responses: ResponsesApi
-    engine: Core
-    closing: Closing
-    current: CurrentSettings
 
 
 class ResponsesSocket:
@@ -432,23 +409,3 @@ async def _left(run: Run, client: RequestClient, messages: ResponseMessages) -> 
     """End a response whose client disconnected: if it is attached, or if the client has not got its id."""
     if run.record.lifetime == "attached" or not messages.event_count:
         await run.stop(client.left_by)
-
-
-class ResponsesSocketApi(Feature):
-    """The list of responses, and the connections for new ones, which share a path."""
-
-    def __init__(self, services: SocketServices) -> None:
-        self._services = services
-
-    @Endpoint(
-        "GET",
-        "/v1/responses",
-        who=CHAT,
-        query={"limit": "1 to 100", "after": "the response to go on from"},
-        answers={200: "responses, the newest first", 400: "a bad query, or a bad handshake"},
-    )
-    async def connect_or_list(self, request: Request) -> ASGIApp:
-        """List stored responses, the newest first. A client that offers WebSocket gets a connection for new ones."""
-        if OFFER in request.scope:
-            return ResponsesSocket(self._services, request)
-        return await self._services.responses.list_responses(request)

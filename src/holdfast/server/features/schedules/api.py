@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Sequence
 from itertools import islice
@@ -67,8 +68,7 @@ class AskedCheck:
 
 
 _ONE = "/api/schedules/{schedule_id}"
-_BAD = {400: "bad input", 404: "no such schedule, chat, model or preset", 409: "too many", 413: "too large"}
-_SHOWN = {200: "the schedule", 400: "a bad query", 404: "no such schedule"}
+_BAD = {404: "no such schedule, chat, model or preset", 409: "too many"}
 
 
 class SchedulesApi(Feature):
@@ -77,11 +77,11 @@ class SchedulesApi(Feature):
     def __init__(self, bodies: Bodies, schedules: Schedules, check: AskedCheck, engine: Core) -> None:
         self._bodies, self._schedules, self._check, self._engine = bodies, schedules, check, engine
 
-    @Endpoint("GET", "/api/schedules", who=READ, answers={200: "schedules", 400: "a bad query"})
+    @Endpoint("GET", "/api/schedules", who=READ)
     async def list_schedules(self, request: Request) -> ASGIApp:
         """List the caller's schedules, the newest first, each with its next time and its last occurrence."""
         found = await self._schedules.of(owner_of(request))
-        return Json({"schedules": [await self._shown(stored) for stored in found]})
+        return Json({"schedules": await asyncio.gather(*map(self._shown, found))})
 
     @Endpoint("POST", "/api/schedules", who=CHAT, takes=NewSchedule, audit="schedule.add", answers={201: "it", **_BAD})
     async def add_schedule(self, request: Request) -> ASGIApp:
@@ -93,12 +93,12 @@ class SchedulesApi(Feature):
         shown = await self._shown(stored)
         return Json(shown, status_code=201, headers={"location": f"/api/schedules/{stored.id}"})
 
-    @Endpoint("GET", _ONE, who=READ, answers=_SHOWN)
+    @Endpoint("GET", _ONE, who=READ)
     async def get_schedule(self, request: Request) -> ASGIApp:
         """Return a schedule of the caller."""
         return Json(await self._shown(await self._stored(request)))
 
-    @Endpoint("PUT", _ONE, who=CHAT, takes=Plan, audit="schedule.change", answers={200: "the schedule", **_BAD})
+    @Endpoint("PUT", _ONE, who=CHAT, takes=Plan, audit="schedule.change", answers=_BAD)
     async def replace_schedule(self, request: Request) -> ASGIApp:
         """Replace a schedule. It stays paused if it was. With other times it begins anew from now."""
         await self._stored(request)
@@ -107,38 +107,27 @@ class SchedulesApi(Feature):
         owner, id = owner_of(request), request.path_params["schedule_id"]
         return Json(await self._shown(await self._schedules.replace(owner, key_id_of(request), id, plan)))
 
-    @Endpoint(
-        "DELETE",
-        _ONE,
-        who=CHAT,
-        audit="schedule.delete",
-        answers={204: "deleted", 400: "a bad query", 404: "no such schedule"},
-    )
+    @Endpoint("DELETE", _ONE, who=CHAT, audit="schedule.delete")
     async def delete_schedule(self, request: Request) -> ASGIApp:
         """Delete a schedule. Its chats stay, and what runs goes on."""
         await self._schedules.delete(owner_of(request), request.path_params["schedule_id"])
         return NoContent()
 
-    @Endpoint("POST", f"{_ONE}/pause", who=CHAT, audit="schedule.pause", stores=False, answers=_SHOWN)
+    @Endpoint("POST", f"{_ONE}/pause", who=CHAT, audit="schedule.pause", stores=False)
     async def pause_schedule(self, request: Request) -> ASGIApp:
         """Pause a schedule. Once this has answered nothing of it starts, unless an occurrence is shown as `begun`."""
         return Json(
             await self._shown(await self._schedules.pause(owner_of(request), request.path_params["schedule_id"]))
         )
 
-    @Endpoint("POST", f"{_ONE}/resume", who=CHAT, audit="schedule.resume", stores=False, answers=_SHOWN)
+    @Endpoint("POST", f"{_ONE}/resume", who=CHAT, audit="schedule.resume", stores=False)
     async def resume_schedule(self, request: Request) -> ASGIApp:
         """Go on after a pause, with the next time after now. What fell into the pause is left out."""
         return Json(
             await self._shown(await self._schedules.resume(owner_of(request), request.path_params["schedule_id"]))
         )
 
-    @Endpoint(
-        "POST",
-        f"{_ONE}/run",
-        who=CHAT,
-        answers={202: "it", 400: "bad input", 404: "no such schedule", 409: "the run was refused", 429: "no room"},
-    )
+    @Endpoint("POST", f"{_ONE}/run", who=CHAT, answers={202: "it", 409: "the run was refused", 429: "no room"})
     async def run_schedule(self, request: Request) -> ASGIApp:
         """Start a run of a schedule now, paused or not. A repeated Idempotency-Key starts nothing more."""
         key = idempotency(request, await self._bodies.read(request))
@@ -149,19 +138,14 @@ class SchedulesApi(Feature):
             raise OwnerRefused(one.error)
         return Json(await self._occurrence(one), status_code=202)
 
-    @Endpoint("GET", f"{_ONE}/history", who=READ, answers={200: "them", 400: "a bad query", 404: "no such schedule"})
+    @Endpoint("GET", f"{_ONE}/history", who=READ)
     async def schedule_history(self, request: Request) -> ASGIApp:
         """Return the last 100 occurrences of a schedule, the newest first, each with its run or why there is none."""
         stored = await self._stored(request)
-        return Json({"occurrences": [await self._occurrence(one) for one in reversed(stored.body.history)]})
+        return Json({"occurrences": await asyncio.gather(*map(self._occurrence, reversed(stored.body.history)))})
 
     @Endpoint(
-        "POST",
-        "/api/schedule-preview",
-        who=READ,
-        takes=PreviewedTimes,
-        stores=False,
-        answers={200: "the next times", 400: "no such time", 413: "too large"},
+        "POST", "/api/schedule-preview", who=READ, takes=PreviewedTimes, stores=False, answers={400: "no such time"}
     )
     async def preview_schedule(self, request: Request) -> ASGIApp:
         """Return the next five times of a plan; or what is wrong with it."""

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ....errors import BadRequest
+from ....errors import AccessEnded, BadRequest
 from ....events import ErrorInfo
 from ....store import Idempotency
 from ....wires import native
@@ -121,10 +121,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, history=[*old, *kept[max(0, too_many) :]])
 
     def with_result(self, result: Occurrence, turn: int) -> Schedule:
-        """Return it with the result of an occurrence. A run always counts; that there is none only in the same turn."""
+        """Return it with the result of an occurrence. A run always counts; that there is none only in the same turn.
+
+        It is paused if whoever it belongs to has lost all access: each later time would be refused too.
+        """
         is_run = result.state == "started"
+        is_ended = result.how != "asked" and result.error is not None and result.error.code == AccessEnded.code
         return replace(
             self,
+            is_paused=self.is_paused or (is_ended and turn == self.turn),
             history=[
                 result if each.key == result.key and (is_run or (each.state == "begun" and turn == self.turn)) else each
                 for each in self.history

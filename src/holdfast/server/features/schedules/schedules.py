@@ -206,10 +206,7 @@ class Schedules:
         return stored, next(each for each in stored.body.history if each.key == key)
 
     async def _change(self, owner: str, id: str, change: Callable[[Schedule], Schedule]) -> Stored[Schedule]:
-        async def changed(schedule: Schedule) -> Schedule:
-            return change(schedule)
-
-        stored = await self._documents.change(id, changed, owner=owner)
+        stored = await self._documents.change(id, change, owner=owner)
         if stored is None:
             raise ScheduleNotFound(id)
         await self._attend(id)
@@ -245,7 +242,7 @@ class Schedules:
 
     async def step(self, job: ScheduleJob) -> float | None:
         """Start what is due. Return the seconds until the next look; None if the work on the schedule has ended."""
-        stored = await self.jobs.retry(lambda: self._documents.change(job.id, job.decide))
+        stored = await self.jobs.retry(lambda: self._documents.change_awaiting(job.id, job.decide))
         job.is_taken_up = True
         if stored is not None:
             for one in stored.body.begun():
@@ -270,11 +267,9 @@ class Schedules:
             if code not in _AWAY and (code not in _FULL or is_over):
                 break
             await job.pause(pauses.next())
-
-        async def done(schedule: Schedule) -> Schedule:
-            return schedule.with_result(result, stored.body.turn)
-
-        await self.jobs.retry(lambda: self._documents.change(stored.id, done))
+        await self.jobs.retry(
+            lambda: self._documents.change(stored.id, lambda schedule: schedule.with_result(result, stored.body.turn))
+        )
         if result.error is not None:
             logger.warning("schedule %s: no run for %s: %s", stored.id, one.key, result.error.code)
             await self._drop_empty(stored, one)

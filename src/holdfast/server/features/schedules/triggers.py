@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 import hmac
+import re
 import secrets
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +25,51 @@ from ....wires.openai import webhooks
 from ...secrets.sealer import Sealer
 from ...starting.rate_limit import StartRate
 from .model import ScheduledAsk
-from .templates import filled_template
 from .unattended import StartsRuns, UnattendedRun
+
+_PLACE = re.compile(r"\{\{\s*([\w.-]{1,200})\s*\}\}")
+LARGEST_PAYLOAD = 100_000
+"""Maximum size of the body of a call, in bytes."""
+
+
+def filled_template(template: str, payload: bytes) -> str:
+    """Return the prompt. `{{body}}` is the whole body; `{{a.b}}` is a field of a JSON body, or nothing.
+
+    What is filled in is text, and is not read as a template again. The model cannot tell it from the owner's words.
+    """
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("The body of a call is text or JSON, in UTF-8.") from None
+    body = _json(payload)
+    prompt = _PLACE.sub(lambda found: text if found[1] == "body" else _field(body, found[1]), template)
+    if not prompt.strip():
+        raise BadRequest("The prompt of the trigger is empty with this body.")
+    if len(prompt) > 10 * LARGEST_PAYLOAD:
+        raise BadRequest("The prompt of the trigger is too long with this body.", status=413, code="body_too_large")
+    return prompt
+
+
+def _json(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _field(body: Any, path: str) -> str:
+    """Return a field as text: nothing if it is not there, JSON if it is no text."""
+    for name in path.split("."):
+        if isinstance(body, dict):
+            body = body.get(name)
+        elif isinstance(body, list) and name.isascii() and name.isdigit() and int(name[:9]) < len(body):
+            body = body[int(name[:9])]
+        else:
+            return ""
+    if body is None:
+        return ""
+    return body if isinstance(body, str) else msgspec.json.encode(body).decode()
+
 
 MOST_TRIGGERS = 100
 """Maximum number of triggers of an owner."""
@@ -81,18 +123,14 @@ class TriggerNotFound(NotFound):
     """No such trigger, a wrong secret or a wrong signature. All look the same."""
 
     code = "trigger_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("There is no such trigger, or its secret or signature is wrong.")
+    message = "There is no such trigger, or its secret or signature is wrong."
 
 
 class TriggerPaused(Conflict):
     """The trigger is paused."""
 
     code = "trigger_paused"
-
-    def __init__(self) -> None:
-        super().__init__("This trigger is paused: calls start nothing.")
+    message = "This trigger is paused: calls start nothing."
 
 
 class TriggerCalled(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +182,7 @@ class Triggers:
     async def replace(self, owner: str, key: str, id: str, asked: NewTrigger) -> Stored[Trigger]:
         """Replace what a trigger asks. Whether its calls are signed stays as it is."""
 
-        async def replaced(trigger: Trigger) -> Trigger:
+        def replaced(trigger: Trigger) -> Trigger:
             if asked.signed != trigger.asked.signed:
                 message = "A trigger stays signed or unsigned. Make another one, and delete this one."
                 raise BadRequest(message, param="signed")
@@ -171,9 +209,8 @@ class Triggers:
     async def _new_secret(self, id: str, asked: NewTrigger) -> tuple[str, TriggerSecret]:
         """Return a new secret, and what is stored of it."""
         if asked.signed:
-            secret = webhooks.SECRET + base64.b64encode(secrets.token_bytes(32)).decode()
-            sealed = await asyncio.to_thread(self._sealer.seal, _sealed_name(id), secret.encode())
-            return secret, TriggerSecret(sealed=base64.b64encode(sealed).decode())
+            secret = webhooks.new_secret()
+            return secret, TriggerSecret(sealed=await self._sealer.seal_text(_sealed_name(id), secret.encode()))
         secret = secrets.token_urlsafe(32)
         return secret, TriggerSecret(digest=_digest(secret))
 
@@ -222,7 +259,7 @@ class Triggers:
         return run
 
     async def _note(self, id: str, call: TriggerCall) -> None:
-        async def noted(trigger: Trigger) -> Trigger:
+        def noted(trigger: Trigger) -> Trigger:
             if call.run_id and any(each.run_id == call.run_id for each in trigger.calls):
                 return trigger
             return replace(trigger, calls=[*trigger.calls, call][-MOST_CALLS_KEPT:])
@@ -248,8 +285,7 @@ class Triggers:
             return False
         if abs(self._engine.now() - int(at)) > TOLERANCE:
             return False
-        sealed = base64.b64decode(secret.sealed)
-        opened = await asyncio.to_thread(self._sealer.open, _sealed_name(called.id), sealed)
+        opened = await self._sealer.open_text(_sealed_name(called.id), secret.sealed)
         return webhooks.is_signed(webhooks.key_of(opened.decode()), called.key, int(at), called.body, called.signatures)
 
 

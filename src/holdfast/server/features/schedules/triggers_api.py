@@ -17,14 +17,12 @@ from ...kit.feature import Endpoint, Feature
 from ...kit.http.errors import Json, NoContent
 from ...kit.request import Bodies, decode, header
 from .api import AskedCheck, key_id_of
-from .templates import LARGEST_PAYLOAD
-from .triggers import NewTrigger, Trigger, TriggerCalled, Triggers, shown_call
+from .triggers import LARGEST_PAYLOAD, NewTrigger, Trigger, TriggerCalled, Triggers, shown_call
 
 _ONE = "/api/triggers/{trigger_id}"
-_BAD = {400: "bad input", 404: "no such trigger, chat, model or preset", 413: "too large"}
+_BAD = {404: "no such trigger, chat, model or preset"}
 _CALLED = {
     202: "the run",
-    400: "bad input",
     404: "no such trigger, or a wrong secret or signature",
     409: "paused, or the same id with another body",
     413: "too large",
@@ -39,7 +37,7 @@ class TriggersApi(Feature):
     def __init__(self, bodies: Bodies, triggers: Triggers, check: AskedCheck) -> None:
         self._bodies, self._triggers, self._check = bodies, triggers, check
 
-    @Endpoint("GET", "/api/triggers", who=READ, answers={200: "triggers", 400: "a bad query"})
+    @Endpoint("GET", "/api/triggers", who=READ)
     async def list_triggers(self, request: Request) -> ASGIApp:
         """List the caller's triggers, the newest first. Secrets are not shown again."""
         return Json({"triggers": [_shown(stored) for stored in await self._triggers.of(owner_of(request))]})
@@ -60,13 +58,13 @@ class TriggersApi(Feature):
         shown = {**_shown(stored), **_told(stored, secret)}
         return Json(shown, status_code=201, headers={"location": f"/api/triggers/{stored.id}"})
 
-    @Endpoint("GET", _ONE, who=READ, answers={200: "the trigger", 400: "a bad query", 404: "no such trigger"})
+    @Endpoint("GET", _ONE, who=READ)
     async def get_trigger(self, request: Request) -> ASGIApp:
         """Return a trigger of the caller, with its last calls."""
         stored = await self._triggers.get(owner_of(request), request.path_params["trigger_id"])
         return Json({**_shown(stored), "calls": [shown_call(call) for call in reversed(stored.body.calls)]})
 
-    @Endpoint("PUT", _ONE, who=CHAT, takes=NewTrigger, audit="trigger.change", answers={200: "the trigger", **_BAD})
+    @Endpoint("PUT", _ONE, who=CHAT, takes=NewTrigger, audit="trigger.change", answers=_BAD)
     async def replace_trigger(self, request: Request) -> ASGIApp:
         """Replace what a trigger asks, or pause it. Its secret stays."""
         asked = decode(await self._bodies.read(request), NewTrigger)
@@ -75,26 +73,13 @@ class TriggersApi(Feature):
         await self._check.check(request, asked)
         return Json(_shown(await self._triggers.replace(owner_of(request), key_id_of(request), id, asked)))
 
-    @Endpoint(
-        "DELETE",
-        _ONE,
-        who=CHAT,
-        audit="trigger.delete",
-        answers={204: "deleted", 400: "a bad query", 404: "no such trigger"},
-    )
+    @Endpoint("DELETE", _ONE, who=CHAT, audit="trigger.delete")
     async def delete_trigger(self, request: Request) -> ASGIApp:
         """Delete a trigger. Its address answers no more; its chats stay."""
         await self._triggers.delete(owner_of(request), request.path_params["trigger_id"])
         return NoContent()
 
-    @Endpoint(
-        "POST",
-        f"{_ONE}/rotate",
-        who=CHAT,
-        stores=False,
-        audit="trigger.rotate",
-        answers={200: "the trigger with its new secret", 400: "a bad query", 404: "no such trigger"},
-    )
+    @Endpoint("POST", f"{_ONE}/rotate", who=CHAT, stores=False, audit="trigger.rotate")
     async def rotate_trigger(self, request: Request) -> ASGIApp:
         """Replace the secret of a trigger. The old one ends at once."""
         stored, secret = await self._triggers.rotate(owner_of(request), request.path_params["trigger_id"])

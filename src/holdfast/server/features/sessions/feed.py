@@ -181,12 +181,7 @@ class FeedApi(Feature):
         self._prices = prices
 
     @Endpoint(
-        "GET",
-        "/api/sessions/{session_id}/events",
-        who=READ_SHARED,
-        query={"after": "the last id seen"},
-        answers={200: "past events, then live ones", 404: "no such session"},
-        streams=True,
+        "GET", "/api/sessions/{session_id}/events", who=READ_SHARED, query={"after": "the last id seen"}, streams=True
     )
     async def read_feed(self, request: Request) -> ASGIApp:
         """Send the events of a session after a cursor, then live ones, without end."""
@@ -202,7 +197,7 @@ class FeedApi(Feature):
             "session": "a session's id, or ID@CURSOR; once for each session",
             "list": "the `feed` of the list of sessions: changes of the list are sent too",
         },
-        answers={200: "events of all of them", 400: "nothing is asked for, or too many sessions"},
+        answers={400: "nothing is asked for, or too many sessions"},
         streams=True,
     )
     async def read_feeds(self, request: Request) -> ASGIApp:

@@ -30,16 +30,13 @@ class QueuedChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From 1 on. A place behind the last one is the last."""
 
 
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
-
-
 class QueueApi(Feature):
     """The queued runs of a session."""
 
     def __init__(self, bodies: Bodies, reach: Reach, engine: Core, store: Store) -> None:
         self._bodies, self._reach, self._engine, self._store = bodies, reach, engine, store
 
-    @Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", who=READ_SHARED, answers={200: "it", 404: "not queued"})
+    @Endpoint("GET", "/api/sessions/{session_id}/queue/{n}", who=READ_SHARED, answers={404: "not queued"})
     async def get_queued(self, request: Request) -> ASGIApp:
         """Return a queued message."""
         return json_of(native.queued(await self._queued(request)))
@@ -49,7 +46,7 @@ class QueueApi(Feature):
         "/api/sessions/{session_id}/queue/{n}",
         who=CHAT_SHARED,
         takes=QueuedChange,
-        answers={200: "the message", 409: "it has started", **_BAD},
+        answers={409: "it has started"},
     )
     async def change_queued(self, request: Request) -> ASGIApp:
         """Change a queued message, or move it."""
@@ -89,7 +86,7 @@ class QueueApi(Feature):
         "DELETE",
         "/api/sessions/{session_id}/queue/{n}",
         who=CHAT_SHARED,
-        answers={204: "dropped", 404: "not queued", 409: "it has started"},
+        answers={404: "not queued", 409: "it has started"},
     )
     async def drop_queued(self, request: Request) -> ASGIApp:
         """Remove a message from the queue before it runs."""

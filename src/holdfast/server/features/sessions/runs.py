@@ -99,7 +99,6 @@ class RunsApi(Feature):
             "before": "",
             "limit": "1 to 200",
         },
-        answers={200: "runs, and the id to continue from", 400: "a bad query"},
     )
     async def list_runs(self, request: Request) -> ASGIApp:
         """List stored runs, the newest first. A page has fewer if few runs have the outcome; `next` goes on then."""
@@ -151,7 +150,7 @@ class RunsApi(Feature):
         sent = chat_ask(record.ask).messages
         return text_of(sent[-1].get("content")) if sent else ""
 
-    @Endpoint("GET", "/api/runs/{run_id}", who=READ_SHARED, answers={200: "the run", 404: "no such run"})
+    @Endpoint("GET", "/api/runs/{run_id}", who=READ_SHARED)
     async def get_run(self, request: Request) -> ASGIApp:
         """Return a run, while it runs and after."""
         run = await self._reach.run(request)
@@ -162,12 +161,7 @@ class RunsApi(Feature):
         "/api/runs/{run_id}/events",
         who=READ_SHARED,
         query={"after": "the last seq seen, or snapshot"},
-        answers={
-            200: "events, live to the settlement",
-            204: "all were seen",
-            404: "no such run",
-            410: "the log was trimmed",
-        },
+        answers={200: "events, live to the settlement", 204: "all were seen", 410: "the log was trimmed"},
         streams=True,
     )
     async def read_events(self, request: Request) -> ASGIApp:
@@ -176,9 +170,7 @@ class RunsApi(Feature):
         self._agents.attend(run)
         return self._streams.of_run(run, request)
 
-    @Endpoint(
-        "GET", "/api/runs/{run_id}/timeline", who=READ_SHARED, answers={200: "when its events came", 404: "no such run"}
-    )
+    @Endpoint("GET", "/api/runs/{run_id}/timeline", who=READ_SHARED)
     async def read_timeline(self, request: Request) -> ASGIApp:
         """Return the times of the events, to replay a run at its pace."""
         run = await self._reach.run(request)
@@ -193,13 +185,7 @@ class RunsApi(Feature):
         answer = await self._store.get_message(record.session_id, record.message_id)
         return None if answer is None or answer.figures is None else answer.figures.ttft_ms
 
-    @Endpoint(
-        "POST",
-        "/api/runs/{run_id}/stop",
-        who=CHAT_SHARED,
-        stores=False,
-        answers={200: "the settled run", 404: "no such run"},
-    )
+    @Endpoint("POST", "/api/runs/{run_id}/stop", who=CHAT_SHARED, stores=False)
     async def stop_run(self, request: Request) -> ASGIApp:
         """Stop a run and return it settled. The first ending stands."""
         run = await self._reach.run(request)
@@ -211,13 +197,7 @@ class RunsApi(Feature):
         "/api/runs/{run_id}/steer",
         who=CHAT,
         takes=Steering,
-        answers={
-            202: "the run; it has the message",
-            400: "bad input",
-            404: "no such run",
-            409: "it cannot be steered, and why",
-            413: "too large",
-        },
+        answers={202: "the run; it has the message", 409: "it cannot be steered, and why"},
     )
     async def steer_run(self, request: Request) -> ASGIApp:
         """Send a message to a running agent: its model gets it before its next step."""
@@ -239,13 +219,7 @@ class RunsApi(Feature):
         audit="approval.decide",
         stores=False,
         takes=ApprovalDecision,
-        answers={
-            200: "the run; the decision is saved",
-            400: "bad input",
-            404: "no such run or approval",
-            409: "the approval is no longer open",
-            413: "too large",
-        },
+        answers={409: "the approval is no longer open"},
     )
     async def decide(self, request: Request) -> ASGIApp:
         """Decide a tool approval: once, for the session, or always; also with other arguments."""
@@ -267,13 +241,7 @@ class RunsApi(Feature):
         audit="outcome.decide",
         stores=False,
         takes=CallOutcome,
-        answers={
-            200: "the run; the decision is saved",
-            400: "bad input",
-            404: "no such run, or it has not asked this",
-            409: "it is no longer open",
-            413: "too large",
-        },
+        answers={404: "no such run, or it has not asked this", 409: "it is no longer open"},
     )
     async def decide_outcome(self, request: Request) -> ASGIApp:
         """Say what became of a tool call that a crash has interrupted: it ran, run it again, or leave it out."""
@@ -292,11 +260,9 @@ class RunsApi(Feature):
         stores=False,
         takes=FormAnswer,
         answers={
-            200: "the run; the answer is saved",
             400: "bad input, or it does not fit the form",
             404: "no such run, or it has not asked this",
             409: "it is no longer open",
-            413: "too large",
         },
     )
     async def answer_form(self, request: Request) -> ASGIApp:

@@ -151,10 +151,7 @@ NEXT_TURN = "The agent continues in a new turn."
 NEW_TURN = "This model cannot continue its own message, so it was asked to continue in a new turn."
 
 
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
-
-
-_START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 503: "the server is ending", **_BAD}
+_START = {202: "the run", 409: "busy, or a stale view", 429: "too many runs", 503: "the server is ending"}
 
 
 class SessionRunsApi(Feature):

@@ -101,7 +101,7 @@ class ImportedSession(msgspec.Struct, frozen=True):
     tags: list[str] = []
 
 
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+_BAD = {404: "no such session"}
 
 
 class SessionTransferApi(Feature):

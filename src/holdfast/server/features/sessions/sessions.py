@@ -98,7 +98,7 @@ class ListQuery(msgspec.Struct, frozen=True):
 
 
 _FILED = frozenset({"folder", "tags", "archived"})
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
+_BAD = {404: "no such session"}
 
 
 class SessionsApi(Feature):
@@ -163,7 +163,6 @@ class SessionsApi(Feature):
             "limit": "1 to 200",
             "before": "the last id before",
         },
-        answers={200: "sessions, and the id to continue from", 400: "a bad query"},
     )
     async def list_sessions(self, request: Request) -> ASGIApp:
         """List or search sessions: pinned ones first, then the ones changed last."""
@@ -193,7 +192,6 @@ class SessionsApi(Feature):
         "/api/sessions/{session_id}",
         who=READ_SHARED,
         query={"files": "references, or inline: files as data URLs"},
-        answers={200: "the session", 400: "a bad query", 404: "no such session"},
     )
     async def get_session(self, request: Request) -> ASGIApp:
         """Return a session with the current branch of its messages, its active run, and its queue."""
@@ -230,7 +228,7 @@ class SessionsApi(Feature):
         "GET",
         "/api/sessions/{session_id}/files/{sha256}",
         who=READ_SHARED,
-        answers={200: "the file", 404: "no such session, or no such file in it"},
+        answers={404: "no such session, or no such file in it"},
         files=True,
     )
     async def read_file(self, request: Request) -> ASGIApp:
@@ -253,11 +251,7 @@ class SessionsApi(Feature):
         return run if run.status == "running" else None
 
     @Endpoint(
-        "PATCH",
-        "/api/sessions/{session_id}",
-        who=CHAT,
-        takes=SessionChanges,
-        answers={200: "the session", 409: "busy or gone", **_BAD},
+        "PATCH", "/api/sessions/{session_id}", who=CHAT, takes=SessionChanges, answers={409: "busy or gone", **_BAD}
     )
     async def change_session(self, request: Request) -> ASGIApp:
         """Rename, pin or file it, change the model or the system prompt, or show another branch."""
@@ -310,7 +304,7 @@ class SessionsApi(Feature):
         "/api/sessions/{session_id}",
         who=CHAT,
         audit="session.delete",
-        answers={204: "deleted", 404: "no such session", 409: "other nodes keep starting runs in it"},
+        answers={409: "other nodes keep starting runs in it"},
     )
     async def delete_session(self, request: Request) -> ASGIApp:
         """Stop a session's runs and delete it with everything that belongs to it."""
@@ -326,13 +320,7 @@ class SessionsApi(Feature):
         await forget_thumbs(self._store, owner, session_id)
         await self._shares.forget_session(owner, session_id)
 
-    @Endpoint(
-        "POST",
-        "/api/sessions/{session_id}/stop",
-        who=CHAT_SHARED,
-        stores=False,
-        answers={200: "what stopped", 404: "no such session"},
-    )
+    @Endpoint("POST", "/api/sessions/{session_id}/stop", who=CHAT_SHARED, stores=False)
     async def stop_session(self, request: Request) -> ASGIApp:
         """Stop all of a session's runs, including queued ones."""
         session = await self._reach.session(request)

@@ -22,7 +22,7 @@ from ...sources.models import AllowedModels
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A model of the list. A demo model is for trying things out: scripted answers, a tiny embedded model."""
+    """A model of the list. A demo model is for trying things out: scripted answers, a tiny built-in model."""
 
     id: str
     provider: str
@@ -51,7 +51,7 @@ class ModelsApi(Feature):
     def __init__(self, models: AllowedModels, breaks: OnBreaks, currency: str) -> None:
         self._models, self._breaks, self._currency = models, breaks, currency
 
-    @Endpoint("GET", "/v1/models", who=READ, query=ALL, answers={200: "the models"})
+    @Endpoint("GET", "/v1/models", who=READ, query=ALL)
     async def openai_models(self, request: Request) -> ASGIApp:
         """List the models in OpenAI's shape, or in Anthropic's for its clients."""
         providers = self._models.providers(access_of(request))
@@ -63,7 +63,7 @@ class ModelsApi(Feature):
         data += [_openai(alias, owned_by=model) for alias, model in providers.aliases.items()]
         return Json({"object": "list", "data": data}, headers={"x-request-id": new_id("req")})
 
-    @Endpoint("GET", "/v1/models/{model:path}", who=READ, answers={200: "the model", 404: "no such model"})
+    @Endpoint("GET", "/v1/models/{model:path}", who=READ, answers={404: "no such model"})
     async def openai_model(self, request: Request) -> ASGIApp:
         """Return one model in OpenAI's shape, or in Anthropic's for its clients."""
         name = request.path_params["model"]
@@ -75,7 +75,7 @@ class ModelsApi(Feature):
         shown = _anthropic(found) if is_anthropic else _openai(found.id, demo=found.demo)
         return Json(shown, headers={"x-request-id": new_id("req")})
 
-    @Endpoint("GET", "/api/models", who=READ, query=ALL, answers={200: "the models, the default, and the providers"})
+    @Endpoint("GET", "/api/models", who=READ, query=ALL)
     async def get_models(self, request: Request) -> ASGIApp:
         """List the models, the default model, the state of the providers, and the currency of the prices."""
         providers = self._models.providers(access_of(request))
@@ -98,7 +98,7 @@ class ModelsApi(Feature):
             efforts=efforts_of(provider, model.name),
         )
 
-    @Endpoint("GET", "/api/me", who=ME, answers={200: "who is asking"})
+    @Endpoint("GET", "/api/me", who=ME)
     async def me(self, request: Request) -> ASGIApp:
         """Return the caller: owner and rights."""
         access = access_of(request)

@@ -34,11 +34,7 @@ class CannotReload(HoldfastError):
     code = "cannot_reload"
     status = 409
     type = "invalid_request_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This server was not started by `holdfast serve`: the program that embeds it has its settings."
-        )
+    message = "This server was not started by `holdfast serve`: the program that embeds it has its settings."
 
 
 class NotReloaded(HoldfastError):

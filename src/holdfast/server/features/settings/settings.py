@@ -72,7 +72,7 @@ class SettingsFeature(Feature):
             raise CannotReload
         return await self.reloading(self._current.now)
 
-    @Endpoint("GET", "/api/settings", who=READ, answers={200: "the settings"})
+    @Endpoint("GET", "/api/settings", who=READ)
     async def get_settings(self, request: Request) -> ASGIApp:
         """Return the default model, the providers and the fallbacks, with their sources."""
         return Json(await self._shown(request))
@@ -84,12 +84,9 @@ class SettingsFeature(Feature):
         audit="settings.change",
         takes=Change,
         answers={
-            200: "the current settings",
-            400: "a value is invalid",
             403: "not an admin's key",
             404: "no such model",
             409: "a value is set in another place",
-            413: "too large",
             503: "the settings could not be saved",
         },
     )
@@ -106,13 +103,7 @@ class SettingsFeature(Feature):
         who=ADMIN,
         audit="settings.test",
         takes=ProviderChange,
-        answers={
-            200: "whether it answers, and its models",
-            400: "a value is invalid",
-            403: "not an admin's key",
-            409: "a value is set in another place",
-            413: "too large",
-        },
+        answers={403: "not an admin's key", 409: "a value is set in another place"},
     )
     async def test_provider(self, request: Request) -> ASGIApp:
         """Request the models of a provider, and save nothing."""
@@ -123,11 +114,7 @@ class SettingsFeature(Feature):
         "/api/settings/reload",
         who=ADMIN,
         audit="settings.reload",
-        answers={
-            200: "what has changed, and what needs a restart",
-            403: "not an admin's key",
-            409: "the settings are invalid, or not from a file",
-        },
+        answers={403: "not an admin's key", 409: "the settings are invalid, or not from a file"},
     )
     async def reload_settings(self, request: Request) -> ASGIApp:
         """Reload the settings file, all of it or nothing."""

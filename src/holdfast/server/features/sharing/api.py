@@ -63,16 +63,10 @@ class NoSession(Conflict):
     """A link shows a session, and the run belongs to none."""
 
     code = "no_session"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This run belongs to no session, so a link has nothing to show: its text is kept for no one else. "
-            "Start it in a session to share it."
-        )
-
-
-_BAD = {400: "bad input", 404: "no such session", 413: "too large"}
-_GONE = {204: "revoked", 404: "no such share"}
+    message = (
+        "This run belongs to no session, so a link has nothing to show: its text is kept for no one else. "
+        "Start it in a session to share it."
+    )
 
 
 class SharesApi(Feature):
@@ -97,13 +91,7 @@ class SharesApi(Feature):
         who=CHAT,
         audit="share.new",
         takes=NewRunShare,
-        answers={
-            201: "the share, with the token of a link",
-            400: "bad input",
-            404: "no such run",
-            409: "the run belongs to no session, or too many shares",
-            413: "too large",
-        },
+        answers={201: "the share, with the token of a link", 409: "the run belongs to no session, or too many shares"},
     )
     async def share_run(self, request: Request) -> ASGIApp:
         """Create a link to a run of a session: the messages before it, and its answer as it grows."""
@@ -121,7 +109,7 @@ class SharesApi(Feature):
         who=CHAT,
         audit="share.new",
         takes=NewShare,
-        answers={201: "the share, with the token of a link", 409: "too many shares", **_BAD},
+        answers={201: "the share, with the token of a link", 409: "too many shares"},
     )
     async def share_session(self, request: Request) -> ASGIApp:
         """Create a link to a session, or share it with a group."""
@@ -186,24 +174,19 @@ class SharesApi(Feature):
             lasts = None if body.group else self._settings.link_days * 86400
         return None if lasts is None else self._engine.now() + lasts
 
-    @Endpoint(
-        "GET",
-        "/api/sessions/{session_id}/shares",
-        who=READ,
-        answers={200: "the shares, and the groups", 404: "no such session"},
-    )
+    @Endpoint("GET", "/api/sessions/{session_id}/shares", who=READ)
     async def list_session_shares(self, request: Request) -> ASGIApp:
         """List the shares of a session, and the groups that it can be shared with."""
         session = await self._reach.session(request)
         shares = await self._shares.of_owner(session.owner, session.id)
         return Json({"shares": await self._listed(shares), "groups": await self._groups(request)})
 
-    @Endpoint("GET", "/api/shares", who=READ, answers={200: "the shares"})
+    @Endpoint("GET", "/api/shares", who=READ)
     async def list_shares(self, request: Request) -> ASGIApp:
         """List the caller's shares, the newest first."""
         return Json({"shares": await self._listed(await self._shares.of_owner(owner_of(request)))})
 
-    @Endpoint("DELETE", "/api/shares/{share_id}", who=CHAT, audit="share.revoke", answers=_GONE)
+    @Endpoint("DELETE", "/api/shares/{share_id}", who=CHAT, audit="share.revoke")
     async def revoke_share(self, request: Request) -> ASGIApp:
         """Revoke a share. Streams that depend on it end everywhere within a second."""
         return await self._revoked(request, owner_of(request))
@@ -214,7 +197,6 @@ class SharesApi(Feature):
         who=ADMIN,
         audit="share.list",
         query={"limit": "1 to 200", "before": "the last id before"},
-        answers={200: "the shares, and the id to continue from", 400: "a bad query"},
     )
     async def list_all_shares(self, request: Request) -> ASGIApp:
         """List the shares of all owners, the newest first, in pages. Titles are people's words, and not shown."""
@@ -227,7 +209,7 @@ class SharesApi(Feature):
             listed.append({**shown, "owner": each.owner, "person": await self.owner_name(each.owner)})
         return Json({"shares": listed, "next": page[-1].id if len(page) == limit else None})
 
-    @Endpoint("DELETE", "/api/admin/shares/{share_id}", who=ADMIN, audit="share.revoke", answers=_GONE)
+    @Endpoint("DELETE", "/api/admin/shares/{share_id}", who=ADMIN, audit="share.revoke")
     async def revoke_any_share(self, request: Request) -> ASGIApp:
         """Revoke a share of any owner."""
         return await self._revoked(request, None)
@@ -238,7 +220,7 @@ class SharesApi(Feature):
             raise NotFound(f"There is no share {id[:64]!r}.")
         return NoContent()
 
-    @Endpoint("GET", "/api/shared-sessions", who=READ, answers={200: "the sessions"})
+    @Endpoint("GET", "/api/shared-sessions", who=READ)
     async def list_shared_sessions(self, request: Request) -> ASGIApp:
         """List the sessions that others share with the caller's groups."""
         access = access_of(request)

@@ -42,9 +42,7 @@ class LinkNotFound(NotFound):
     """The link is wrong, was revoked, or has expired. All look the same."""
 
     code = "link_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("This link does not exist, or no longer. Ask the person who sent it for another.")
+    message = "This link does not exist, or no longer. Ask the person who sent it for another."
 
 
 class LinkNeedsSignIn(HoldfastError):
@@ -53,9 +51,7 @@ class LinkNeedsSignIn(HoldfastError):
     code = "link_needs_sign_in"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("This link is for people with an account. Sign in, and open it again.")
+    message = "This link is for people with an account. Sign in, and open it again."
 
 
 @dataclass(frozen=True)
@@ -175,7 +171,7 @@ class LinksApi(Feature):
         is_shown = share.head_id in (None, run.record.message_id)
         return run if is_shown and run.status == "running" else None
 
-    @Endpoint("GET", "/api/shared/{token}", who=LINK, answers={200: "what the link shows", **_NOT})
+    @Endpoint("GET", "/api/shared/{token}", who=LINK, answers=_NOT)
     async def read_link(self, request: Request) -> ASGIApp:
         """Return the messages of a link, and the cursor of the events that follow."""
         share = await self._share(request)
@@ -194,7 +190,7 @@ class LinksApi(Feature):
         }
         return json_of(view, headers=HIDDEN_FROM_SEARCH)
 
-    @Endpoint("GET", "/api/shared/{token}/files/{sha256}", who=LINK, answers={200: "the file", **_NOT}, files=True)
+    @Endpoint("GET", "/api/shared/{token}/files/{sha256}", who=LINK, answers=_NOT, files=True)
     async def read_link_file(self, request: Request) -> ASGIApp:
         """Return a picture or file of a message that a link shows."""
         share = await self._share(request)

@@ -18,7 +18,8 @@ import msgspec
 
 from ....access import Access
 from ....errors import Conflict, HoldfastError, KeyRevoked, StaleDocument
-from ....store.documents import DocumentGuard, Documents, DocumentStore, Stored
+from ....store import Store
+from ....store.documents import DocumentGuard, Documents, Stored
 from ....watchers import Wake
 from ..accounts.people.changes import AccessChanges
 
@@ -64,9 +65,7 @@ class TooManyShares(Conflict):
     """The owner has reached the maximum number of shares."""
 
     code = "too_many_shares"
-
-    def __init__(self) -> None:
-        super().__init__(f"You share {MOST_SHARES} chats already. Revoke a share first.")
+    message = f"You share {MOST_SHARES} chats already. Revoke a share first."
 
 
 class TooManySpectators(HoldfastError):
@@ -170,7 +169,7 @@ class Shares:
     """All shares, and the loans of this node."""
 
     def __init__(
-        self, store: DocumentStore, is_disabled: IsDisabled = _no_one, *, now: Callable[[], float] = time.time
+        self, store: Store, is_disabled: IsDisabled = _no_one, *, now: Callable[[], float] = time.time
     ) -> None:
         """`is_disabled` returns whether the account of an owner is disabled: then none of its shares is valid."""
         self._is_disabled = is_disabled

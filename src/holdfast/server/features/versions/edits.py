@@ -30,7 +30,7 @@ class AnswerEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
-_BAD = {400: "bad input", 404: "no such session or message", 409: "busy, or a stale view", 413: "too large"}
+_BAD = {409: "busy, or a stale view", 413: "too large"}
 
 
 class EditsApi(Feature):

@@ -45,10 +45,8 @@ class RunFork(MessageFork, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 _ANSWERS = {
     202: "the run of the new answer",
-    400: "bad input",
     404: "no such run, session or message",
     409: "busy, or it cannot be forked there, and why",
-    413: "too large",
     429: "too many runs",
     503: "the server is ending",
 }

@@ -36,13 +36,7 @@ class ThumbsApi(Feature):
         self._bodies, self._reach, self._store = bodies, reach, store
         self._thumbs = thumbs_in(store)
 
-    @Endpoint(
-        "PUT",
-        "/api/sessions/{session_id}/messages/{message_id}/thumb",
-        who=CHAT,
-        takes=NewThumb,
-        answers={200: "the vote", 400: "bad input", 404: "no such session or message", 413: "too large"},
-    )
+    @Endpoint("PUT", "/api/sessions/{session_id}/messages/{message_id}/thumb", who=CHAT, takes=NewThumb)
     async def put_thumb(self, request: Request) -> ASGIApp:
         """Vote on an answer of a chat of one's own. A later vote replaces the one before."""
         session = await self._reach.session(request)
@@ -71,25 +65,14 @@ class ThumbsApi(Feature):
             raise MessageNotFound(message_id)
         return Json(_shown(stored))
 
-    @Endpoint(
-        "DELETE",
-        "/api/sessions/{session_id}/messages/{message_id}/thumb",
-        who=CHAT,
-        answers={204: "it has none", 404: "no such session"},
-    )
+    @Endpoint("DELETE", "/api/sessions/{session_id}/messages/{message_id}/thumb", who=CHAT)
     async def delete_thumb(self, request: Request) -> ASGIApp:
         """Take a vote on an answer back."""
         session = await self._reach.session(request)
         await self._thumbs.delete(thumb_id(session.id, request.path_params["message_id"]))
         return NoContent()
 
-    @Endpoint(
-        "GET",
-        "/api/thumbs",
-        who=READ,
-        query={"session_id": "only those of a chat", "format": "json or csv"},
-        answers={200: "votes, the newest first", 400: "a bad query"},
-    )
+    @Endpoint("GET", "/api/thumbs", who=READ, query={"session_id": "only those of a chat", "format": "json or csv"})
     async def list_thumbs(self, request: Request) -> ASGIApp:
         """List the votes on answers of the caller's chats, the newest first."""
         session_id = request.query_params.get("session_id")

@@ -6,6 +6,7 @@ compressor delays text.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,16 +18,12 @@ from starlette.types import Receive, Scope, Send
 from ....asgi.client import Header
 from .offload import Offload
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 SMALLEST = 1400
 """Minimum size of a compressed body, in bytes: a smaller one fits into one packet."""
 _AT_ONCE = 16 * 1024  # bytes that are compressed on the event loop: less than a millisecond
 _GZIP_LEVEL, _ZSTD_LEVEL = 5, 3
 _GZIP = 16 + zlib.MAX_WBITS
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 Coding = Literal["zstd", "gzip"]
 
@@ -98,5 +95,6 @@ class _Packer(Protocol):
 
 def _packer(coding: Coding) -> _Packer:
     if coding == "zstd":
-        return zstd.ZstdCompressor(_ZSTD_LEVEL)
+        packer: _Packer = importlib.import_module(_ZSTD).ZstdCompressor(_ZSTD_LEVEL)
+        return packer
     return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP)

@@ -66,13 +66,11 @@ class Json(Response):
     """A JSON response."""
 
     media_type = "application/json"
+    background = None
 
-    def render(self, content: Any) -> bytes:
-        """Encode with msgspec."""
-        return msgspec.json.encode(content)
-
-    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """Set the headers. Names of headers are in lower case, and do not repeat these."""
+    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        """Encode with msgspec. Names of headers are in lower case, and do not repeat those of every response."""
+        self.status_code, self.body = status_code, msgspec.json.encode(content)
         self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         self.raw_headers += (b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")
         self.raw_headers += _PRIVATE
@@ -191,27 +189,21 @@ class AdminOnly(NotAllowed):
     """The request needs admin rights."""
 
     code = "admin_only"
-
-    def __init__(self) -> None:
-        super().__init__("This needs admin rights: sign in as an admin, or use a key with admin rights.")
+    message = "This needs admin rights: sign in as an admin, or use a key with admin rights."
 
 
 class SignInNeeded(NotAllowed):
     """The request is for a person, and came with a key."""
 
     code = "sign_in_needed"
-
-    def __init__(self) -> None:
-        super().__init__("Only a person who is signed in can do this: a key cannot.")
+    message = "Only a person who is signed in can do this: a key cannot."
 
 
 class GuestsOnlyRead(NotAllowed):
     """A guest has tried to do more than to read."""
 
     code = "guests_only_read"
-
-    def __init__(self) -> None:
-        super().__init__("Guests can only read what is shared with them. An admin can make you a member.")
+    message = "Guests can only read what is shared with them. An admin can make you a member."
 
 
 class ScopeMissing(NotAllowed):
@@ -227,20 +219,14 @@ class FactorRequired(NotAllowed):
     """The server requires a second factor, and the person has none yet."""
 
     code = "second_factor_required"
-
-    def __init__(self) -> None:
-        super().__init__("This server requires a second factor. Set it up in your account first.")
+    message = "This server requires a second factor. Set it up in your account first."
 
 
 class SignInAgain(NotAllowed):
     """The person has to prove again who it is: a stolen cookie must not be enough."""
 
     code = "sign_in_again"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "You signed in some time ago. Enter your password or use a passkey, or sign in again, and repeat this."
-        )
+    message = "You signed in some time ago. Enter your password or use a passkey, or sign in again, and repeat this."
 
 
 def not_allowed(rule: AccessRule, access: Access) -> NotAllowed:

@@ -57,9 +57,7 @@ class HeadTooLarge(HoldfastError):
     code = "head_too_large"
     status = 431
     type = "invalid_request_error"
-
-    def __init__(self) -> None:
-        super().__init__(f"The headers of the request are larger than the limit of {HEAD_LIMIT} bytes.")
+    message = f"The headers of the request are larger than the limit of {HEAD_LIMIT} bytes."
 
 
 class RequestTimeout(HoldfastError):

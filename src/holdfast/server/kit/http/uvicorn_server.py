@@ -153,11 +153,14 @@ def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
         sock.bind((settings.host, settings.port))
     except OSError as error:
         sock.close()
-        kind = PortInUse if error.errno == errno.EADDRINUSE else SettingsError
-        raise kind(
-            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
-            "Is another server running? Choose another port with --port."
-        ) from error
+        failed = f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}."
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"{failed} Does Holdfast run already? Use it, or choose another port with --port."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise SettingsError(f"{failed} Choose a port from 1024 on with --port.") from error
+        raise SettingsError(f"{failed} Name an address of this machine with --host.") from error
     return sock
 
 
@@ -295,6 +298,7 @@ def configuration(app: Starlette, limits: ConnectionLimits | None = None) -> uvi
         gate,
         http=partial(Protocol, OpenConnections(limits)),  # type: ignore[arg-type]  # any factory of a protocol works
         ws="none",
+        interface="asgi3",
         lifespan="on",
         access_log=settings.access_log,
         log_config=None,  # the entries of uvicorn are formatted as ours

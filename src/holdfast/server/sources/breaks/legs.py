@@ -46,10 +46,6 @@ FORKED = "forked"
 """The reason of a leg with which an answer goes on from a place in an earlier one."""
 MOST_LEGS = 3
 """Calls of upstreams for one answer, the first one included."""
-SILENCE = 0.8
-"""The share of a model's limit after which a silent leg is broken off: before the whole run is."""
-
-_NEVER = 1e9
 
 Answer = Callable[[FoundModel, ChatRequest, Outlet], Awaitable[None]]
 """Lets a model answer."""
@@ -85,6 +81,7 @@ class LegOutlet:
     ) -> None:
         """`how` and `reason` are those of a further leg. With `holds_calls` tool calls wait for the end of the leg."""
         self._out, self._written, self._model = out, written, model
+        self.room = out.room
         self._how: LegHow | None = how
         self._reason = reason
         self._splitter = AnswerSplitter(think)
@@ -95,8 +92,6 @@ class LegOutlet:
         self._calls: list[Yielded] = []  # and the thoughts that led to them
         self._texts = [written.text]
         self._before, self._meter = written.used, UsageMeter()
-        self.time = asyncio.get_running_loop().time
-        self.touched = self.time()
         self.has_spoken = False
         self.has_called = False
         """True once there was part of a tool call, or a picture: neither is made twice."""
@@ -107,7 +102,6 @@ class LegOutlet:
 
     def emit(self, events: Sequence[Yielded]) -> bool:
         """Emit what is new. Raise `NotJoined` if it does not fit behind what was written before."""
-        self.touched = self.time()
         if self._is_open and self._splitter.is_plain and are_texts(events):
             self.has_spoken = True
             self._texts += events
@@ -116,11 +110,6 @@ class LegOutlet:
         items = self._splitter.feed(events)
         ready = [event for item in items for event in self._taken(item)]
         return self._out.emit(ready)
-
-    async def room(self) -> None:
-        """Wait for room, during which the model is not silent."""
-        await self._out.room()
-        self.touched = self.time()
 
     def end(self) -> None:
         """Emit what was held back, at the end of the answer."""
@@ -281,10 +270,8 @@ class Legs:
 
     async def _leg(self, found: FoundModel, request: ChatRequest, outlet: LegOutlet) -> HoldfastError | None:
         """Let a model answer. Return the error with which its answer has broken off."""
-        limits = self._patience(found, request)
-        self._out.emit([AnswerBegins(think=False, is_owed=self._is_owed), limits])
         try:
-            await self._watched(self._answer(found, request, outlet), outlet, limits)
+            await self._watched(self._answer(found, request, outlet), outlet, self._patience(found, request))
             if outlet.failure is None:
                 outlet.end()
                 return None
@@ -299,34 +286,30 @@ class Legs:
 
     async def _watched(self, answering: Awaitable[None], outlet: LegOutlet, limits: ModelAsked) -> None:
         """Await an answer. Raise `SourceStalled` if it is silent for too long."""
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle | None = None
-        before_it_speaks, after = (SILENCE * (seconds or _NEVER) for seconds in (limits.first, limits.silence))
-        idle = 0.0
+        limit = asyncio.timeout(None)
 
-        def look() -> None:
-            nonlocal timer, idle
-            idle = after if outlet.has_spoken else before_it_speaks
-            now, until = loop.time(), outlet.touched + idle
+        def give_up() -> bool:
             # a model that reads a long prompt is not asked to read it again
             has_next = outlet.has_spoken or self._written.text or self._has_stand_in(self._asked[-1])
-            if until <= now and has_next:
-                limit.reschedule(now)
-            else:  # it may begin to speak at any moment, and then has less time
-                timer = loop.call_at(min(until if until > now else now + idle, now + after), look)
+            if not has_next or is_over or limit.when() is not None:
+                return False
+            limit.reschedule(asyncio.get_running_loop().time())
+            return True
 
-        limit = asyncio.timeout(None)
+        is_over = False
+        self._out.emit(
+            [AnswerBegins(think=False, is_owed=self._is_owed), msgspec.structs.replace(limits, give_up=give_up)]
+        )
         try:
             async with limit:
-                look()
                 await answering
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise SourceStalled(idle, who=limits.model) from None
+            idle = limits.silence if outlet.has_spoken else limits.first
+            raise SourceStalled(idle or 0.0, who=limits.model) from None
         finally:
-            if timer is not None:
-                timer.cancel()
+            is_over = True
 
     async def _next(
         self, found: FoundModel, first: ChatRequest, outlet: LegOutlet, error: HoldfastError | None

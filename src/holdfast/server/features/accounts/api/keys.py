@@ -42,11 +42,7 @@ class PersonsKey(HoldfastError):
     code = "persons_key"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This key acts for a person, who alone can rotate it. You can revoke it, or let it end earlier."
-        )
+    message = "This key acts for a person, who alone can rotate it. You can revoke it, or let it end earlier."
 
 
 class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,9 +76,7 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlap_hours: Annotated[float, msgspec.Meta(ge=0, le=2160)] = OVERLAP
 
 
-_BAD = {400: "a value is invalid", 413: "too large"}
-_THERE = {404: "no such key"}
-_MADE = {201: "the key, which is shown once", 409: "the name is taken", **_BAD}
+_MADE = {201: "the key, which is shown once", 409: "the name is taken"}
 
 
 class KeysApi(Feature):
@@ -92,7 +86,7 @@ class KeysApi(Feature):
         self._bodies, self._keys, self._engine, self._store = bodies, keys, engine, store
         self._settings = settings
 
-    @Endpoint("GET", "/api/keys", who=PERSON, answers={200: "the keys"})
+    @Endpoint("GET", "/api/keys", who=PERSON)
     async def list_own_keys(self, request: Request) -> ASGIApp:
         """List the caller's active keys."""
         return Json({"keys": [shown_key(key) for key in await self._own_keys(request)]})
@@ -109,26 +103,19 @@ class KeysApi(Feature):
         made = new_key(given.name, owner=access.owner, account=access.account, details=self._details(given, access))
         return await self._added(request, made)
 
-    @Endpoint("DELETE", "/api/keys/{key_id}", who=PERSON, audit="key.revoke", answers={204: "revoked", **_THERE})
+    @Endpoint("DELETE", "/api/keys/{key_id}", who=PERSON, audit="key.revoke")
     async def revoke_own_key(self, request: Request) -> ASGIApp:
         """Revoke a key of the caller: everywhere within a second, open streams included."""
         return await self._revoked(request, await self._own_key(request))
 
-    @Endpoint(
-        "POST",
-        "/api/keys/{key_id}/rotate",
-        who=PERSON_FRESH,
-        audit="key.rotate",
-        takes=Rotation,
-        answers={**_MADE, **_THERE},
-    )
+    @Endpoint("POST", "/api/keys/{key_id}/rotate", who=PERSON_FRESH, audit="key.rotate", takes=Rotation, answers=_MADE)
     async def rotate_own_key(self, request: Request) -> ASGIApp:
         """Create a key that replaces another. Both work until the older one expires."""
         given = decode(await self._bodies.read(request), Rotation)
         keys = await self._own_keys(request)
         return await self._rotated(request, _one_of(keys, request), keys, given)
 
-    @Endpoint("GET", "/api/admin/keys", who=ADMIN, audit="key.list", answers={200: "the keys"})
+    @Endpoint("GET", "/api/admin/keys", who=ADMIN, audit="key.list")
     async def list_all_keys(self, request: Request) -> ASGIApp:
         """List all active keys, of people and services."""
         return Json({"keys": [shown_key(key) for key in await self._in_force()]})
@@ -153,7 +140,7 @@ class KeysApi(Feature):
         details, is_admin = self._details(given, access), "admin" in given.scopes
         return await self._added(request, new_key(given.name, admin=is_admin, owner=given.owner or "", details=details))
 
-    @Endpoint("DELETE", "/api/admin/keys/{key_id}", who=ADMIN, audit="key.revoke", answers={204: "revoked", **_THERE})
+    @Endpoint("DELETE", "/api/admin/keys/{key_id}", who=ADMIN, audit="key.revoke")
     async def revoke_any_key(self, request: Request) -> ASGIApp:
         """Revoke a key of any owner."""
         return await self._revoked(request, _one_of(await self._in_force(), request))
@@ -164,21 +151,14 @@ class KeysApi(Feature):
         who=ADMIN,
         audit="key.rotate",
         takes=Rotation,
-        answers={**_MADE, **_THERE, 403: "the key of a person"},
+        answers={**_MADE, 403: "the key of a person"},
     )
     async def rotate_any_key(self, request: Request) -> ASGIApp:
         """Create a key that replaces one of a service. That of a person is replaced by the person only."""
         given, keys = decode(await self._bodies.read(request), Rotation), await self._in_force()
         return await self._rotated(request, _one_of(keys, request), keys, given)
 
-    @Endpoint(
-        "PATCH",
-        "/api/admin/keys/{key_id}",
-        who=ADMIN,
-        audit="key.change",
-        takes=KeyChange,
-        answers={200: "the key", **_BAD, **_THERE},
-    )
+    @Endpoint("PATCH", "/api/admin/keys/{key_id}", who=ADMIN, audit="key.change", takes=KeyChange)
     async def change_any_key(self, request: Request) -> ASGIApp:
         """Change the budget of a key, for what starts from then on, or end it earlier. What runs goes on until then."""
         given = decode(await self._bodies.read(request), KeyChange)

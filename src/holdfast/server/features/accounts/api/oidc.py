@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from .....access import ANYONE
+from .....asgi.client import HEADERS
 from .....errors import HoldfastError, NotFound
 from .....store.documents import Stored
 from ....config.settings import Settings
 from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import PRIVATE, Json
-from ....kit.request import HEADERS
 from ...audit.audit import Audit
 from ..oidc.attempt import Attempt, NotSignedIn, attempt_cookie, attempt_in, local_path
 from ..people.accounts import Account

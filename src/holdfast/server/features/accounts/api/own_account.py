@@ -13,7 +13,7 @@ from .....access import PERSON, PERSON_FRESH, SIGN_IN
 from .....errors import NotFound
 from .....store.documents import Stored
 from .....wires import native
-from ....kit.caller import access_of, address_of
+from ....kit.caller import access_of
 from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent
 from ....kit.request import Bodies, decode
@@ -50,9 +50,6 @@ class PasswordChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: Short
 
 
-_BAD = {400: "a value is invalid", 413: "too large"}
-
-
 class OwnAccountApi(Feature):
     """The caller's own account."""
 
@@ -62,10 +59,10 @@ class OwnAccountApi(Feature):
         self._bodies, self._signing_in, self._people = bodies, signing_in, people
         self._second_factors, self._passkeys = second_factors, passkeys
 
-    @Endpoint("GET", "/api/account", who=SIGN_IN, answers={200: "the account"})
+    @Endpoint("GET", "/api/account", who=SIGN_IN)
     async def get_account(self, request: Request) -> ASGIApp:
         """Return the caller's account."""
-        return Json(shown_account(await self._own(request)))
+        return Json(shown_account(await self._signing_in.own(request)))
 
     @Endpoint(
         "PATCH",
@@ -73,7 +70,7 @@ class OwnAccountApi(Feature):
         who=PERSON_FRESH,
         audit="account.change",
         takes=AccountChange,
-        answers={200: "the account", 409: "the name is taken", **_BAD},
+        answers={409: "the name is taken"},
     )
     async def change_account(self, request: Request) -> ASGIApp:
         """Change the caller's name or e-mail address."""
@@ -81,7 +78,7 @@ class OwnAccountApi(Feature):
         changed_fields = [name for name in ("name", "email") if getattr(given, name) is not None]
         note_of(request).details = {"changed": " ".join(changed_fields)}
 
-        async def changed(account: Account) -> Account:
+        def changed(account: Account) -> Account:
             name = account.name if given.name is None else given.name
             return replace(account, name=name, email=account.email if given.email is None else given.email)
 
@@ -93,25 +90,14 @@ class OwnAccountApi(Feature):
         who=PERSON,
         audit="password.change",
         takes=PasswordChange,
-        answers={
-            204: "changed",
-            401: "the password is wrong",
-            409: "the account has none",
-            429: "too many tries",
-            **_BAD,
-        },
+        answers={204: "changed", 401: "the password is wrong", 409: "the account has none", 429: "too many tries"},
     )
     async def change_password(self, request: Request) -> ASGIApp:
         """Change the caller's password, and end all other sign-ins."""
         given = decode(await self._bodies.read(request), PasswordChange)
-        access, account = access_of(request), await self._own(request)
+        access, account = access_of(request), await self._signing_in.own(request)
         await self._people.change_password(
-            account,
-            given.current,
-            given.password,
-            address=address_of(request),
-            keep=access.credential,
-            browser=self._signing_in.browser_of(request),
+            account, given.current, given.password, keep=access.credential, **self._signing_in.tried_from(request)
         )
         await self._people.sign_ins.prove(access.credential)
         browser = await self._people.browsers.remember(account.id, None)
@@ -129,7 +115,6 @@ class OwnAccountApi(Feature):
             403: "a passkey, where only the identity provider counts",
             409: "the account has none",
             429: "too many tries",
-            **_BAD,
         },
     )
     async def prove(self, request: Request) -> ASGIApp:
@@ -138,7 +123,7 @@ class OwnAccountApi(Feature):
         For ten minutes the caller may do what a stolen cookie must not.
         """
         given = decode(await self._bodies.read(request), Proof)
-        account = await self._own(request)
+        account = await self._signing_in.own(request)
         if given.answer is not None:
             self._signing_in.refuse_passwords()
             await self._passkeys.signed_in(self._signing_in.site_of(request), given.answer, only=account.id)
@@ -150,11 +135,10 @@ class OwnAccountApi(Feature):
     async def _check_password(self, request: Request, account: Stored[Account], given: Proof) -> None:
         if not account.body.password:
             raise NoPassword
-        address, browser = address_of(request), self._signing_in.browser_of(request)
-        await self._people.check_password(account.body.name, given.password, address, browser=browser)
-        await self._second_factors.check(account, given.code, address=address, browser=browser)
+        await self._signing_in.check_password(request, account, given.password)
+        await self._second_factors.check(account, given.code, **self._signing_in.tried_from(request))
 
-    @Endpoint("GET", "/api/account/sign-ins", who=PERSON, answers={200: "the sign-ins"})
+    @Endpoint("GET", "/api/account/sign-ins", who=PERSON)
     async def list_sign_ins(self, request: Request) -> ASGIApp:
         """List the caller's sign-ins, the newest first."""
         access = access_of(request)
@@ -166,7 +150,7 @@ class OwnAccountApi(Feature):
         "/api/account/sign-ins/{sign_in_id}",
         who=PERSON_FRESH,
         audit="sign_in.end",
-        answers={204: "ended", 404: "no such sign-in"},
+        answers={404: "no such sign-in"},
     )
     async def end_sign_in(self, request: Request) -> ASGIApp:
         """End a sign-in of the caller."""
@@ -187,12 +171,6 @@ class OwnAccountApi(Feature):
         ended = await self._people.sign_ins.end_all(access.account, besides=access.credential)
         await self._people.callers.refresh()
         return Json({"ended": ended})
-
-    async def _own(self, request: Request) -> Stored[Account]:
-        account = await self._people.accounts.get(access_of(request).account)
-        if account is None:
-            raise NotFound("There is no such account.")
-        return account
 
 
 def _short(id: str) -> str:

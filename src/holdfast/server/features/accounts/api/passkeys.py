@@ -9,16 +9,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....access import ANYONE, PERSON_FRESH, SIGN_IN
-from .....errors import NotFound
-from .....store.documents import Stored
 from .....wires import native
-from ....kit.caller import access_of, address_of
+from ....kit.caller import access_of
 from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent, SignInAgain
 from ....kit.request import Bodies, decode
 from ...audit.audit import note_of
 from ..factors.passkeys import Passkeys
-from ..people.accounts import Account
 from ..people.people import People
 from .sign_in import Short, SigningIn
 
@@ -46,7 +43,6 @@ class PasskeySignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _PASSKEYS, _SIGN_IN = "/api/account/passkeys", "/api/sign-in/passkey"
-_BAD: dict[int, str] = {400: "a value is invalid", 413: "too large"}
 
 
 class PasskeysApi(Feature):
@@ -55,10 +51,10 @@ class PasskeysApi(Feature):
     def __init__(self, bodies: Bodies, signing_in: SigningIn, people: People, passkeys: Passkeys) -> None:
         self._bodies, self._signing_in, self._people, self._passkeys = bodies, signing_in, people, passkeys
 
-    @Endpoint("GET", _PASSKEYS, who=SIGN_IN, answers={200: "the passkeys"})
+    @Endpoint("GET", _PASSKEYS, who=SIGN_IN)
     async def list_passkeys(self, request: Request) -> ASGIApp:
         """List the caller's passkeys."""
-        passkeys = (await self._own(request)).body.passkeys
+        passkeys = (await self._signing_in.own(request)).body.passkeys
         shown = [
             {
                 "id": each.id,
@@ -76,22 +72,14 @@ class PasskeysApi(Feature):
         who=SIGN_IN,
         audit="passkey.options",
         takes=PasskeyWanted,
-        answers={
-            200: "what a browser needs",
-            401: "the password is wrong",
-            403: "an old sign-in without a password",
-            429: "too many tries",
-            **_BAD,
-        },
+        answers={401: "the password is wrong", 403: "an old sign-in without a password", 429: "too many tries"},
     )
     async def passkey_options(self, request: Request) -> ASGIApp:
         """Return what a browser needs to make a passkey for the caller."""
         given = decode(await self._bodies.read(request) or b"{}", PasskeyWanted)
-        account = await self._own(request)
+        account = await self._signing_in.own(request)
         if account.body.password:
-            await self._people.check_password(
-                account.body.name, given.password, address_of(request), browser=self._signing_in.browser_of(request)
-            )
+            await self._signing_in.check_password(request, account, given.password)
         elif not await self._people.callers.is_fresh(access_of(request)):
             raise SignInAgain
         return Json(await self._passkeys.options_to_add(self._signing_in.site_of(request), account))
@@ -102,32 +90,23 @@ class PasskeysApi(Feature):
         who=SIGN_IN,
         audit="passkey.add",
         takes=NewPasskey,
-        answers={204: "added", 401: "the answer proves nothing", **_BAD},
+        answers={204: "added", 401: "the answer proves nothing"},
     )
     async def add_passkey(self, request: Request) -> ASGIApp:
         """Add a passkey that the browser has made."""
         given = decode(await self._bodies.read(request), NewPasskey)
-        await self._passkeys.add(self._signing_in.site_of(request), await self._own(request), given.name, given.answer)
+        await self._passkeys.add(
+            self._signing_in.site_of(request), await self._signing_in.own(request), given.name, given.answer
+        )
         return NoContent()
 
-    @Endpoint(
-        "DELETE",
-        f"{_PASSKEYS}/{{passkey_id}}",
-        who=PERSON_FRESH,
-        audit="passkey.remove",
-        answers={204: "removed", 404: "no such passkey"},
-    )
+    @Endpoint("DELETE", f"{_PASSKEYS}/{{passkey_id}}", who=PERSON_FRESH, audit="passkey.remove")
     async def remove_passkey(self, request: Request) -> ASGIApp:
         """Remove a passkey of the caller."""
         await self._passkeys.remove(access_of(request).account, request.path_params["passkey_id"])
         return NoContent()
 
-    @Endpoint(
-        "POST",
-        f"{_SIGN_IN}/options",
-        who=ANYONE,
-        answers={200: "what a browser needs", 403: "only the identity provider"},
-    )
+    @Endpoint("POST", f"{_SIGN_IN}/options", who=ANYONE, answers={403: "only the identity provider"})
     async def sign_in_options(self, request: Request) -> ASGIApp:
         """Return what a browser needs to sign in with a passkey."""
         self._signing_in.refuse_passwords()
@@ -139,7 +118,7 @@ class PasskeysApi(Feature):
         who=ANYONE,
         audit="sign_in",
         takes=PasskeySignIn,
-        answers={200: "the person", 401: "the answer proves nothing", 403: "only the identity provider", **_BAD},
+        answers={401: "the answer proves nothing", 403: "only the identity provider"},
     )
     async def sign_in_with_passkey(self, request: Request) -> ASGIApp:
         """Sign in with a passkey. It needs no password and no code."""
@@ -148,9 +127,3 @@ class PasskeysApi(Feature):
         account = await self._passkeys.signed_in(self._signing_in.site_of(request), given.answer)
         note_of(request).target = account.id
         return await self._signing_in.begin(request, account, stay=given.stay, by="passkey")
-
-    async def _own(self, request: Request) -> Stored[Account]:
-        account = await self._people.accounts.get(access_of(request).account)
-        if account is None:
-            raise NotFound("There is no such account.")
-        return account

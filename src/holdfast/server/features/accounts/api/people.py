@@ -81,8 +81,6 @@ class GroupChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _PEOPLE, _PERSON = "/api/admin/people", "/api/admin/people/{account_id}"
 _GROUPS, _GROUP = "/api/admin/groups", "/api/admin/groups/{group_id}"
-_BAD = {400: "a value is invalid", 413: "too large"}
-_THERE = {404: "no such account"}
 _PAGES = {
     "before": "the id to go on from",
     "limit": "1 to 200",
@@ -112,9 +110,7 @@ class PeopleApi(Feature):
         self._bodies, self._people, self._shares, self._erasing = bodies, people, shares, erasing
         self._store, self._settings = store, settings
 
-    @Endpoint(
-        "GET", _PEOPLE, who=ADMIN, audit="person.list", query=_PAGES, answers={200: "the people", 400: "a bad query"}
-    )
+    @Endpoint("GET", _PEOPLE, who=ADMIN, audit="person.list", query=_PAGES)
     async def list_people(self, request: Request) -> ASGIApp:
         """List accounts, the newest first, a page at a time; or find them by a part of the name or e-mail address."""
         accounts = self._people.accounts
@@ -135,7 +131,7 @@ class PeopleApi(Feature):
         who=ADMIN,
         audit="person.new",
         takes=NewPerson,
-        answers={201: "the account", 409: "the name is taken", **_BAD},
+        answers={201: "the account", 409: "the name is taken"},
     )
     async def add_person(self, request: Request) -> ASGIApp:
         """Add an account."""
@@ -149,7 +145,7 @@ class PeopleApi(Feature):
         link = None if given.password else await self._link(added.id)
         return Json({**shown_account(added), "reset": link}, status_code=201)
 
-    @Endpoint("GET", _PERSON, who=ADMIN, audit="person.read", answers={200: "the account", **_THERE})
+    @Endpoint("GET", _PERSON, who=ADMIN, audit="person.read")
     async def get_person(self, request: Request) -> ASGIApp:
         """Return an account."""
         return Json(shown_account(await self._person(request)))
@@ -160,7 +156,7 @@ class PeopleApi(Feature):
         who=ADMIN,
         audit="person.change",
         takes=PersonChange,
-        answers={200: "the account", 409: "the name is taken, or no admin would be left", **_BAD, **_THERE},
+        answers={409: "the name is taken, or no admin would be left"},
     )
     async def change_person(self, request: Request) -> ASGIApp:
         """Change an account. Its rights change everywhere within a second."""
@@ -171,11 +167,8 @@ class PeopleApi(Feature):
         note_of(request).details = _noted(changes)
         if "disabled" in changes:
             changes["is_disabled"] = changes.pop("disabled")
-
-        async def changed(account: Account) -> Account:
-            return replace(account, **changes)
-
-        return Json(shown_account(await self._people.change((await self._person(request)).id, changed)))
+        id = (await self._person(request)).id
+        return Json(shown_account(await self._people.change(id, lambda account: replace(account, **changes))))
 
     @Endpoint(
         "DELETE",
@@ -188,7 +181,6 @@ class PeopleApi(Feature):
             204: "deleted",
             400: "no choice",
             409: "no admin would be left",
-            **_THERE,
         },
     )
     async def delete_person(self, request: Request) -> ASGIApp:
@@ -207,21 +199,19 @@ class PeopleApi(Feature):
         await self._erasing.remove_account(account.id)
         return NoContent()
 
-    @Endpoint(
-        "POST", f"{_PERSON}/reset-link", who=ADMIN, audit="person.reset_link", answers={201: "the link", **_THERE}
-    )
+    @Endpoint("POST", f"{_PERSON}/reset-link", who=ADMIN, audit="person.reset_link", answers={201: "the link"})
     async def make_reset_link(self, request: Request) -> ASGIApp:
         """Create a one-time link to set a new password. Earlier links are withdrawn."""
         account = await self._person(request)
         await self._people.secrets.forget(account.id)
         return Json({"reset": await self._link(account.id)}, status_code=201)
 
-    @Endpoint("GET", _GROUPS, who=ADMIN, audit="group.list", answers={200: "the groups"})
+    @Endpoint("GET", _GROUPS, who=ADMIN, audit="group.list")
     async def list_groups(self, request: Request) -> ASGIApp:
         """List the groups."""
         return Json({"groups": [_group_json(group) async for group in self._people.callers.groups.all()]})
 
-    @Endpoint("POST", _GROUPS, who=ADMIN, audit="group.new", takes=NewGroup, answers={201: "the group", **_BAD})
+    @Endpoint("POST", _GROUPS, who=ADMIN, audit="group.new", takes=NewGroup, answers={201: "the group"})
     async def add_group(self, request: Request) -> ASGIApp:
         """Add a group."""
         given = decode(await self._bodies.read(request), NewGroup)
@@ -238,14 +228,7 @@ class PeopleApi(Feature):
         await self._group_changed(stored.id)
         return Json(_group_json(stored), status_code=201)
 
-    @Endpoint(
-        "PATCH",
-        _GROUP,
-        who=ADMIN,
-        audit="group.change",
-        takes=GroupChange,
-        answers={200: "the group", 404: "no such group", **_BAD},
-    )
+    @Endpoint("PATCH", _GROUP, who=ADMIN, audit="group.change", takes=GroupChange)
     async def change_group(self, request: Request) -> ASGIApp:
         """Change a group. The rights of its people change everywhere within a second."""
         given = decode(await self._bodies.read(request), GroupChange)
@@ -253,17 +236,13 @@ class PeopleApi(Feature):
         note_of(request).details = _noted(changes)
         if "name" in changes:
             check_name(changes["name"], "name")
-
-        async def changed(group: AccountGroup) -> AccountGroup:
-            return replace(group, **changes)
-
         id = request.path_params["group_id"]
-        if (stored := await self._people.callers.groups.change(id, changed)) is None:
+        if (stored := await self._people.callers.groups.change(id, lambda group: replace(group, **changes))) is None:
             raise _no_group(id)
         await self._group_changed(id)
         return Json(_group_json(stored))
 
-    @Endpoint("DELETE", _GROUP, who=ADMIN, audit="group.delete", answers={204: "deleted", 404: "no such group"})
+    @Endpoint("DELETE", _GROUP, who=ADMIN, audit="group.delete")
     async def delete_group(self, request: Request) -> ASGIApp:
         """Delete a group. Its people stay."""
         id = request.path_params["group_id"]

@@ -10,16 +10,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....access import ADMIN, SIGN_IN
-from .....errors import NotFound
-from .....store.documents import Stored
-from ....kit.caller import access_of, address_of
 from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent
 from ....kit.request import Bodies, decode
 from ...audit.audit import note_of
 from ..factors.second_factors import SecondFactors, remove_factor, reset_factors
 from ..factors.totp import totp_link
-from ..people.accounts import Account
 from ..people.people import People
 from .sign_in import Short, SigningIn, shown_account
 
@@ -44,8 +40,7 @@ class OwnCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _FACTOR = "/api/account/second-factor"
-_BAD: dict[int, str] = {400: "a value is invalid", 413: "too large"}
-_CODE: dict[int, str] = {401: "the code is wrong", 429: "too many tries", **_BAD}
+_CODE: dict[int, str] = {401: "the code is wrong", 429: "too many tries"}
 
 
 class SecondFactorsApi(Feature):
@@ -55,10 +50,10 @@ class SecondFactorsApi(Feature):
         self._bodies, self._signing_in, self._people = bodies, signing_in, people
         self._second_factors = second_factors
 
-    @Endpoint("GET", _FACTOR, who=SIGN_IN, answers={200: "whether there is one"})
+    @Endpoint("GET", _FACTOR, who=SIGN_IN)
     async def get_factor(self, request: Request) -> ASGIApp:
         """Return whether the caller has a second factor, and how many recovery codes are left."""
-        factor = (await self._own(request)).body.factor
+        factor = (await self._signing_in.own(request)).body.factor
         return Json({"app": factor is not None, "recovery_codes": 0 if factor is None else len(factor.recovery)})
 
     @Endpoint(
@@ -67,22 +62,14 @@ class SecondFactorsApi(Feature):
         who=SIGN_IN,
         audit="second_factor.propose",
         takes=FactorWanted,
-        answers={
-            200: "what an app needs",
-            401: "the password is wrong",
-            409: "there is a second factor",
-            429: "too many tries",
-            **_BAD,
-        },
+        answers={401: "the password is wrong", 409: "there is a second factor", 429: "too many tries"},
     )
     async def propose_factor(self, request: Request) -> ASGIApp:
         """Return what an authenticator app needs. It counts when the first code is sent back."""
         given = decode(await self._bodies.read(request) or b"{}", FactorWanted)
-        account = await self._own(request)
+        account = await self._signing_in.own(request)
         if account.body.password:
-            await self._people.check_password(
-                account.body.name, given.password, address_of(request), browser=self._signing_in.browser_of(request)
-            )
+            await self._signing_in.check_password(request, account, given.password)
         proposed = await self._second_factors.propose(account)
         link = totp_link(proposed.secret, account.body.name)
         rows = importlib.import_module("..factors.qr", __package__).qr_rows(link)
@@ -99,9 +86,9 @@ class SecondFactorsApi(Feature):
     async def add_factor(self, request: Request) -> ASGIApp:
         """Turn the second factor on with the app's first code. The recovery codes are shown only now."""
         given = decode(await self._bodies.read(request), FirstCode)
-        account = await self._own(request)
+        account = await self._signing_in.own(request)
         codes = await self._second_factors.add(
-            account, given.sealed, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
+            account, given.sealed, given.code, **self._signing_in.tried_from(request)
         )
         return Json({"recovery_codes": codes}, status_code=201)
 
@@ -116,10 +103,8 @@ class SecondFactorsApi(Feature):
     async def renew_codes(self, request: Request) -> ASGIApp:
         """Replace the recovery codes."""
         given = decode(await self._bodies.read(request), OwnCode)
-        account = await self._own(request)
-        codes = await self._second_factors.renew(
-            account, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
-        )
+        account = await self._signing_in.own(request)
+        codes = await self._second_factors.renew(account, given.code, **self._signing_in.tried_from(request))
         return Json({"recovery_codes": codes}, status_code=201)
 
     @Endpoint(
@@ -128,10 +113,8 @@ class SecondFactorsApi(Feature):
     async def end_factor(self, request: Request) -> ASGIApp:
         """Turn the caller's second factor off."""
         given = decode(await self._bodies.read(request), OwnCode)
-        account = await self._own(request)
-        await self._second_factors.check(
-            account, given.code, address=address_of(request), browser=self._signing_in.browser_of(request)
-        )
+        account = await self._signing_in.own(request)
+        await self._second_factors.check(account, given.code, **self._signing_in.tried_from(request))
         await remove_factor(self._people, account.id)
         return NoContent()
 
@@ -140,16 +123,10 @@ class SecondFactorsApi(Feature):
         "/api/admin/people/{account_id}/second-factor",
         who=ADMIN,
         audit="second_factor.reset",
-        answers={200: "the account", 404: "no such account"},
+        answers={200: "the account"},
     )
     async def reset_factor(self, request: Request) -> ASGIApp:
         """Remove a person's second factor and passkeys, for one who has lost them. The password stays."""
         id = request.path_params["account_id"]
         note_of(request).target = id
         return Json(shown_account(await reset_factors(self._people, id)))
-
-    async def _own(self, request: Request) -> Stored[Account]:
-        account = await self._people.accounts.get(access_of(request).account)
-        if account is None:
-            raise NotFound("There is no such account.")
-        return account

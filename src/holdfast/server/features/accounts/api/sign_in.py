@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,15 +10,16 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from .....access import ANYONE, SIGN_IN
+from .....asgi.client import HEADERS
 from .....engine.core import Core
-from .....errors import HoldfastError
+from .....errors import HoldfastError, NotFound
 from .....store.documents import Stored
 from .....wires import native
 from ....config.settings import Settings
 from ....kit.caller import access_of, address_of
 from ....kit.feature import Endpoint, Feature
 from ....kit.http.errors import Json, NoContent
-from ....kit.request import HEADERS, Bodies, decode, header
+from ....kit.request import Bodies, decode, header
 from ...audit.audit import note_of
 from ..factors.second_factors import SecondFactors
 from ..keys import Keys
@@ -66,9 +67,7 @@ class PasswordsOff(HoldfastError):
     code = "passwords_off"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__("This server takes no passwords. Sign in with the identity provider.")
+    message = "This server takes no passwords. Sign in with the identity provider."
 
 
 class OpenedLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +76,11 @@ class OpenedLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: Short
 
 
-_REFUSED = {400: "a value is invalid", 413: "too large"}
+class TriedFrom(TypedDict):
+    """Where a password or a code is tried: the address, and the token of the browser if it has one."""
+
+    address: str
+    browser: bytes | None
 
 
 class SigningIn:
@@ -116,6 +119,20 @@ class SigningIn:
             answer.headers.append("set-cookie", given)
         return answer
 
+    async def own(self, request: Request) -> Stored[Account]:
+        """Return the caller's account."""
+        if (account := await self._people.accounts.get(access_of(request).account)) is None:
+            raise NotFound("There is no such account.")
+        return account
+
+    async def check_password(self, request: Request, account: Stored[Account], password: str) -> None:
+        """Refuse a password that is not the one of an account."""
+        await self._people.check_password(account.body.name, password, **self.tried_from(request))
+
+    def tried_from(self, request: Request) -> TriedFrom:
+        """Return where a try comes from: wrong ones are counted by it."""
+        return {"address": address_of(request), "browser": self.browser_of(request)}
+
     def browser_of(self, request: Request) -> bytes | None:
         """Return the token of the caller's browser; None if it has none."""
         return browser_in(request.scope[HEADERS].get(b"cookie", b""), secure=self.is_secure(request))
@@ -144,7 +161,7 @@ class SignInApi(Feature):
         self._bodies, self._signing_in, self._people, self._keys = bodies, signing_in, people, keys
         self._second_factors, self._engine, self._settings = second_factors, engine, settings
 
-    @Endpoint("GET", "/api/sign-in", who=ANYONE, answers={200: "the ways to sign in"})
+    @Endpoint("GET", "/api/sign-in", who=ANYONE)
     async def ways_to_sign_in(self, request: Request) -> ASGIApp:
         """Return the data for the sign-in page."""
         exist = self._people.callers.exist
@@ -166,11 +183,9 @@ class SignInApi(Feature):
         audit="sign_in",
         takes=NewSignIn,
         answers={
-            200: "the person",
             401: "the name or the password is wrong, or a code is needed",
             403: "passwords are not accepted",
             429: "too many tries",
-            **_REFUSED,
         },
     )
     async def sign_in(self, request: Request) -> ASGIApp:
@@ -178,9 +193,9 @@ class SignInApi(Feature):
         given = decode(await self._bodies.read(request), NewSignIn)
         self._signing_in.refuse_passwords()
         try:
-            address, browser = address_of(request), self._signing_in.browser_of(request)
-            account = await self._people.check_password(given.name, given.password, address, browser=browser)
-            await self._second_factors.check(account, given.code, address=address, browser=browser)
+            tried_from = self._signing_in.tried_from(request)
+            account = await self._people.check_password(given.name, given.password, **tried_from)
+            await self._second_factors.check(account, given.code, **tried_from)
         except HoldfastError:
             tried = await self._people.accounts.find(given.name)  # a typed name may be a password: only an id is logged
             note_of(request).target = "" if tried is None else tried.id
@@ -199,7 +214,7 @@ class SignInApi(Feature):
         who=ANYONE,
         audit="first_admin",
         takes=FirstAdmin,
-        answers={200: "the person", 403: "the code is not valid", 409: "there are accounts already", **_REFUSED},
+        answers={403: "the code is not valid", 409: "there are accounts already"},
     )
     async def first_admin(self, request: Request) -> ASGIApp:
         """Add the first admin, and sign in. From then on everyone must sign in."""
@@ -216,21 +231,14 @@ class SignInApi(Feature):
         who=ANYONE,
         audit="password.reset",
         takes=NewPassword,
-        answers={
-            200: "the person",
-            401: "a code is needed, or wrong",
-            403: "the link is not valid",
-            429: "too many tries",
-            **_REFUSED,
-        },
+        answers={401: "a code is needed, or wrong", 403: "the link is not valid", 429: "too many tries"},
     )
     async def reset_password(self, request: Request) -> ASGIApp:
         """Set a password with the token of a link, and sign in."""
         given = decode(await self._bodies.read(request), NewPassword)
         self._signing_in.refuse_passwords()
         person = await self._people.of_link(given.token)
-        address, browser = address_of(request), self._signing_in.browser_of(request)
-        await self._second_factors.check(person, given.code, address=address, browser=browser)
+        await self._second_factors.check(person, given.code, **self._signing_in.tried_from(request))
         account = await self._people.reset_password(given.token, given.password)
         if not given.keep_keys:
             revoked = await self._keys.revoke_all(account.id, self._engine.now())
@@ -238,15 +246,7 @@ class SignInApi(Feature):
         return await self._signing_in.begin(request, account, stay=False)
 
     @Endpoint(
-        "POST",
-        "/api/reset-password/person",
-        who=ANYONE,
-        takes=OpenedLink,
-        answers={
-            200: "the name of the person, and whether the account is new",
-            403: "the link is not valid",
-            **_REFUSED,
-        },
+        "POST", "/api/reset-password/person", who=ANYONE, takes=OpenedLink, answers={403: "the link is not valid"}
     )
     async def look_at_link(self, request: Request) -> ASGIApp:
         """Return whose password a link sets. The link can still be used."""

@@ -37,9 +37,7 @@ class PasskeyRefused(HoldfastError):
     code = "passkey_refused"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("This passkey was not accepted. Try again, or sign in another way.")
+    message = "This passkey was not accepted. Try again, or sign in another way."
 
 
 class Passkeys:
@@ -69,7 +67,7 @@ class Passkeys:
         made = await self._check("check_added", site, challenge, answer)
         await self._use(challenge)
 
-        async def added(body: Account) -> Account:
+        def added(body: Account) -> Account:
             if len(body.passkeys) >= MOST_PASSKEYS:
                 raise BadRequest(
                     f"A person can have {MOST_PASSKEYS} passkeys. Remove one first.", code="too_many_passkeys"
@@ -82,7 +80,7 @@ class Passkeys:
     async def remove(self, account: str, id: str) -> None:
         """Remove a passkey of a person."""
 
-        async def removed(body: Account) -> Account:
+        def removed(body: Account) -> Account:
             left = tuple(each for each in body.passkeys if each.id != id)
             if len(left) == len(body.passkeys):
                 raise NotFound(f"There is no passkey {id[:64]!r}.")
@@ -99,7 +97,7 @@ class Passkeys:
         id, count = await self._check("check_used", site, challenge, account.body.passkeys, answer)
         await self._use(challenge)
 
-        async def used(body: Account) -> Account:
+        def used(body: Account) -> Account:
             return replace(body, passkeys=tuple(self._used(each, id, count) for each in body.passkeys))
 
         await self._people.accounts.change_quietly(account.id, used)

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,9 +34,7 @@ class CodeNeeded(HoldfastError):
     code = "second_factor_needed"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("Enter the code of your authenticator app, or a recovery code.")
+    message = "Enter the code of your authenticator app, or a recovery code."
 
 
 class WrongCode(HoldfastError):
@@ -45,18 +43,14 @@ class WrongCode(HoldfastError):
     code = "wrong_code"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("The code is wrong, too old, or was used before. Wait for the next one, and try that.")
+    message = "The code is wrong, too old, or was used before. Wait for the next one, and try that."
 
 
 class FactorExists(Conflict):
     """The account has a second factor already."""
 
     code = "second_factor_exists"
-
-    def __init__(self) -> None:
-        super().__init__("This account has a second factor already. Remove it first.")
+    message = "This account has a second factor already. Remove it first."
 
 
 class NewFactor(NamedTuple):
@@ -91,7 +85,7 @@ class SecondFactors:
             raise WrongCode from None
         codes = _new_codes()
 
-        async def added(body: Account) -> Account:
+        def added(body: Account) -> Account:
             if body.factor is not None:
                 raise FactorExists
             if (step := step_of(secret, _plain(code), self._now(), 0)) is None:
@@ -111,11 +105,11 @@ class SecondFactors:
             raise CodeNeeded
         given = _plain(code)
         secret = await self._open(account.id, factor.sealed) if len(given) == DIGITS else None
-
-        async def used(body: Account) -> Account:
-            return body if body.factor is None else replace(body, factor=self._used(body.factor, secret, given))
-
         async with self._people.counted_code(account, address, browser):
+
+            def used(body: Account) -> Account:
+                return body if body.factor is None else replace(body, factor=self._used(body.factor, secret, given))
+
             await self._people.accounts.change_quietly(account.id, used)
 
     async def renew(self, account: Stored[Account], code: str, *, address: str, browser: bytes | None) -> list[str]:
@@ -125,7 +119,7 @@ class SecondFactors:
         await self.check(account, code, address=address, browser=browser)
         codes = _new_codes()
 
-        async def renewed(body: Account) -> Account:
+        def renewed(body: Account) -> Account:
             if body.factor is None:
                 raise _no_factor()
             return replace(body, factor=replace(body.factor, recovery=_digests(codes)))
@@ -148,7 +142,7 @@ class SecondFactors:
             return False
         sealed = await self._seal(account.id, await self._open(account.id, factor.sealed))
 
-        async def resealed(body: Account) -> Account:
+        def resealed(body: Account) -> Account:
             same = body.factor is not None and body.factor.sealed == factor.sealed
             return replace(body, factor=replace(body.factor, sealed=sealed)) if same and body.factor else body
 
@@ -166,7 +160,7 @@ class SecondFactors:
         return replace(factor, recovery=tuple(each for each in factor.recovery if each != digest))
 
     async def _seal(self, account: str, secret: str) -> str:
-        return b64encode(await asyncio.to_thread(self._sealer.seal, _name(account), secret.encode())).decode()
+        return await self._sealer.seal_text(_name(account), secret.encode())
 
     async def _open(self, account: str, sealed: str) -> str:
         try:
@@ -178,20 +172,14 @@ class SecondFactors:
 
 async def remove_factor(people: People, id: str) -> None:
     """Take the second factor of a person away."""
-
-    async def removed(body: Account) -> Account:
-        return body if body.factor is None else replace(body, factor=None)
-
-    await people.change(id, removed)
+    await people.change(id, lambda body: body if body.factor is None else replace(body, factor=None))
 
 
 async def reset_factors(people: People, id: str) -> Stored[Account]:
     """Take the second factor and the passkeys of a person away, without reading them: the device may be lost."""
-
-    async def removed(body: Account) -> Account:
-        return replace(body, factor=None, passkeys=()) if body.factor or body.passkeys else body
-
-    return await people.change(id, removed)
+    return await people.change(
+        id, lambda body: replace(body, factor=None, passkeys=()) if body.factor or body.passkeys else body
+    )
 
 
 def _name(account: str) -> str:

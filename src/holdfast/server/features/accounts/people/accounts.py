@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import re
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec.structs import replace
 
 from .....access import NO_BUDGET, AccountRole, Budget
-from .....errors import Conflict, NotFound, OwnerTaken
+from .....errors import BadRequest, Conflict, NotFound, OwnerTaken
 from .....ids import new_id
-from .....store.documents import AccountStore, DocumentGuard, Documents, Stored
-from .account_names import check_names, folded
+from .....store import Store
+from .....store.documents import DocumentGuard, Documents, Stored
 from .changes import AccessChanges
+
+ACCOUNT_NAME_RULE = "1 to 64 letters, digits or any of . _ -"
+_ACCOUNT_NAME = re.compile(r"[\w.-]{1,64}")
+_EMAIL = re.compile(r"[^@\s<>\"]{1,64}@[^@\s<>\"]{1,185}")
+
+_CYRILLIC = dict(zip("авекмнорстухіјѕһԁԛԝӏ", "abekmhopctyxijshdqwl", strict=True))
+_GREEK = dict(zip("αβεζηικμνορτυχω", "abezhikmnoptyxw", strict=True))
+_LOOK_ALIKE = str.maketrans({**_CYRILLIC, **_GREEK, "ı": "i", "ɑ": "a", "ɡ": "g"})
+"""Letters that look like a Latin one, small or capital."""
+
+
+def folded(name: str) -> str:
+    """Return the form in which names are compared: without case and width, and with look-alike letters unified.
+
+    So no account can get a name that looks like another one.
+    """
+    plain = unicodedata.normalize("NFKC", name.strip()).casefold()
+    return unicodedata.normalize("NFKC", plain).translate(_LOOK_ALIKE)
+
+
+def check_names(name: str, email: str) -> None:
+    """Refuse an invalid name or e-mail address."""
+    if not _ACCOUNT_NAME.fullmatch(name) or unicodedata.normalize("NFKC", name) != name:
+        raise BadRequest(f"A name has {ACCOUNT_NAME_RULE}.", param="name", code="bad_name")
+    if email and not (_EMAIL.fullmatch(email) and email.isprintable()):
+        raise BadRequest(f"{email!r} is not an e-mail address.", param="email", code="bad_email")
 
 
 class SecondFactor(msgspec.Struct, frozen=True):
@@ -96,11 +124,15 @@ class NameTaken(Conflict):
     code = "name_taken"
 
 
+AccountCheck = Callable[[Account, Account], Awaitable[None]]
+"""Refuses a change, of which it gets the account before and after."""
+
+
 class Accounts:
     """All accounts. Each change reaches every node, through the log of changes."""
 
     def __init__(
-        self, store: AccountStore, changes: AccessChanges | None = None, *, now: Callable[[], float] = time.time
+        self, store: Store, changes: AccessChanges | None = None, *, now: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self.changes = changes or AccessChanges(store, now=now)
@@ -174,14 +206,18 @@ class Accounts:
         await self.changes.note("account", id)
         return stored
 
-    async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
-        """Change an account, serialized with changes of others, which `change` may read. `NotFound` if none."""
+    async def change(
+        self, id: str, change: Callable[[Account], Account], check: AccountCheck | None = None
+    ) -> Stored[Account]:
+        """Change an account, serialized with changes of others, which `check` may read. `NotFound` if none."""
         known = await self._known(id)
         before = set(_entries(known.body))
         claimed: list[str] = []
 
         async def changed(account: Account) -> Account:
-            after = await change(account)
+            after = change(account)
+            if check is not None:
+                await check(account, after)
             check_names(after.name, after.email)
             for entry in set(_entries(after)) - before - set(claimed):
                 await self._claim(entry, id)
@@ -198,13 +234,9 @@ class Accounts:
 
     async def signed_in(self, id: str) -> None:
         """Record that a person has signed in. This changes no rights."""
+        await self.change_quietly(id, lambda account: replace(account, signed_in_at=self._now()))
 
-        async def noted(account: Account) -> Account:
-            return replace(account, signed_in_at=self._now())
-
-        await self.change_quietly(id, noted)
-
-    async def change_quietly(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> None:
+    async def change_quietly(self, id: str, change: Callable[[Account], Account]) -> None:
         """Change something that is no right and no name, such as which code was used last."""
         await self._all.change(id, change)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from .....store.documents import Documents, DocumentStore
+from .....store import Store
+from .....store.documents import Documents
 from .sign_ins import cookie_named, id_of_token, value_in
 
 SECURE_BROWSER, PLAIN_BROWSER = "__Host-holdfast-browser", "holdfast-browser"
@@ -32,7 +33,7 @@ class KnownBrowser(msgspec.Struct, frozen=True):
 class KnownBrowsers:
     """The browsers of all people. Each is known for one person."""
 
-    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
         self._all = Documents(store, "known_browser", KnownBrowser, now=now)
         self._now = now
 

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from .....access import FRESH, KEY_SCOPES, NO_BUDGET, Access, Allowed, Budget, Budgeted, FactorFor
 from .....errors import HoldfastError, NotFound
-from .....store.documents import AccountStore, Documents, Stored
+from .....store import Store
+from .....store.documents import Documents, Stored
 from .accounts import Account, AccountGroup, Accounts
 from .changes import AccessChange, AccessChanges
 from .sign_ins import SEEN_EVERY, SignIn, SignIns, id_of_token
@@ -34,7 +35,7 @@ class Callers:
 
     def __init__(
         self,
-        store: AccountStore,
+        store: Store,
         *,
         patience: float = 10.0,
         now: Callable[[], float] = time.time,

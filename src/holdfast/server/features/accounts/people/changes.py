@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 
 from .....ids import new_id
-from .....store.documents import Documents, DocumentStore
+from .....store import Store
+from .....store.documents import Documents
 
 ChangeOf = Literal["account", "group", "sign_in", "share"]
 LOOK_BACK = 30.0
@@ -33,7 +34,7 @@ class AccessChanges:
     nodes that wrote them do not count.
     """
 
-    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
         self._log = Documents(store, "access_change", AccessChange, now=now)
         self._now = now
         self._seen: dict[str, float] = {}

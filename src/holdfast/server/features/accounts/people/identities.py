@@ -25,9 +25,7 @@ class NoAccount(HoldfastError):
     code = "no_account"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__("You have no account on this server. Ask an admin for one.")
+    message = "You have no account on this server. Ask an admin for one."
 
 
 class NoIdentity(HoldfastError):
@@ -36,9 +34,7 @@ class NoIdentity(HoldfastError):
     code = "unauthorized"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("The proxy or the identity provider did not say who you are. Sign in there first.")
+    message = "The proxy or the identity provider did not say who you are. Sign in there first."
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -76,12 +72,8 @@ class Identities:
         role, groups = self.role_of(identity, account.body.role), await self._groups_of(identity, account.body.groups)
         if (role, set(groups)) == (account.body.role, set(account.body.groups)):
             return account
-
-        async def changed(body: Account) -> Account:
-            return replace(body, role=role, groups=groups)
-
         try:
-            return await self._people.change(account.id, changed)
+            return await self._people.change(account.id, lambda body: replace(body, role=role, groups=groups))
         except LastAdmin:
             return account  # the last admin keeps the role
 

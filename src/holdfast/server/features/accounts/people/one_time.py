@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from .....errors import HoldfastError, StaleDocument
-from .....store.documents import Documents, DocumentStore
+from .....store import Store
+from .....store.documents import Documents
 
 LINK_LASTS = 86400.0
 """Seconds for which a link to set a password is valid."""
@@ -24,9 +25,7 @@ class LinkUsed(HoldfastError):
     code = "link_not_valid"
     status = 403
     type = "permission_error"
-
-    def __init__(self) -> None:
-        super().__init__("This code or link is not valid: it was used, or is too old. Ask for a new one.")
+    message = "This code or link is not valid: it was used, or is too old. Ask for a new one."
 
 
 class OneTimeSecret(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ class OneTimeSecret(msgspec.Struct, frozen=True):
 class OneTimeSecrets:
     """Creates secrets and accepts each of them once. The store has only their digests."""
 
-    def __init__(self, store: DocumentStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
         self._all = Documents(store, "one_time_secret", OneTimeSecret, now=now)
         self._now = now
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Self, TypeVar
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from .....errors import BadRequest, HoldfastError
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 T = TypeVar("T")
 
@@ -24,8 +25,6 @@ AT_ONCE = 2
 MOST_WAITING = 50
 """Maximum number of waiting requests of a queue. Further ones are refused."""
 
-_HASHER = PasswordHasher()
-
 
 class TooManySignIns(HoldfastError):
     """Too many sign-ins wait for a password check."""
@@ -33,9 +32,7 @@ class TooManySignIns(HoldfastError):
     code = "too_many_sign_ins"
     status = 503
     retry_after = 2.0
-
-    def __init__(self) -> None:
-        super().__init__("Too many people are signing in at once. Try again in a few seconds.")
+    message = "Too many people are signing in at once. Try again in a few seconds."
 
 
 class PasswordQueue:
@@ -79,7 +76,7 @@ class Passwords:
         """Return the hash of a new password, which must not be one of `others`: names of the person."""
         with self.known.place() as queue:
             await asyncio.to_thread(refuse_weak, password, others)
-            return await queue.hashed(lambda: _HASHER.hash(_normal(password)))
+            return await queue.hashed(lambda: _hasher().hash(_normal(password)))
 
     async def is_right(self, hashed: str, password: str, queue: PasswordQueue) -> bool:
         """Return whether a password has this hash. False for an empty hash, after the same time.
@@ -91,16 +88,24 @@ class Passwords:
 
 def _matches(hashed: str, password: str) -> bool:
     of_no_one = _of_no_one()  # always computed, so that an unknown name takes no longer than a known one
+    refused = importlib.import_module("argon2.exceptions")
     try:
-        _HASHER.verify(hashed or of_no_one, _normal(password[:LONGEST_PASSWORD]))
-    except (VerificationError, InvalidHashError):
+        _hasher().verify(hashed or of_no_one, _normal(password[:LONGEST_PASSWORD]))
+    except (refused.VerificationError, refused.InvalidHashError):
         return False
     return bool(hashed) and len(password) <= LONGEST_PASSWORD
 
 
 @cache
+def _hasher() -> PasswordHasher:
+    """Return what hashes. It is loaded by the first password: most servers of one person have none."""
+    hasher: PasswordHasher = importlib.import_module("argon2").PasswordHasher()
+    return hasher
+
+
+@cache
 def _of_no_one() -> str:
-    return _HASHER.hash(secrets.token_urlsafe(32))
+    return _hasher().hash(secrets.token_urlsafe(32))
 
 
 def _normal(password: str) -> str:

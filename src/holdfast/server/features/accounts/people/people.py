@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from .....access import LOCAL, Access, FactorFor
 from .....errors import Conflict, HoldfastError
-from .....store.documents import AccountStore, Stored
-from .account_names import check_names
-from .accounts import Account, Accounts
+from .....store import Store
+from .....store.documents import Stored
+from .accounts import Account, Accounts, check_names
 from .browsers import KnownBrowsers
 from .callers import Callers
 from .client_addresses import TrustedProxies
@@ -29,36 +30,28 @@ class WrongPassword(HoldfastError):
     code = "wrong_password"
     status = 401
     type = "authentication_error"
-
-    def __init__(self) -> None:
-        super().__init__("The name or the password is wrong.")
+    message = "The name or the password is wrong."
 
 
 class NoPassword(Conflict):
     """The account has no password that could be changed."""
 
     code = "no_password"
-
-    def __init__(self) -> None:
-        super().__init__("This account has no password: you sign in elsewhere. An admin can make a link that sets one.")
+    message = "This account has no password: you sign in elsewhere. An admin can make a link that sets one."
 
 
 class AccountsExist(Conflict):
     """There is already an admin."""
 
     code = "accounts_exist"
-
-    def __init__(self) -> None:
-        super().__init__("This server has accounts already. An admin can add you.")
+    message = "This server has accounts already. An admin can add you."
 
 
 class LastAdmin(Conflict):
     """The change would leave the server without an admin."""
 
     code = "last_admin"
-
-    def __init__(self) -> None:
-        super().__init__("This is the only admin. Make another person an admin first.")
+    message = "This is the only admin. Make another person an admin first."
 
 
 class People:
@@ -66,7 +59,7 @@ class People:
 
     def __init__(
         self,
-        store: AccountStore,
+        store: Store,
         *,
         on_first: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
@@ -218,10 +211,7 @@ class People:
         await self.set_password(account.id, password, keep=keep)
 
     async def _set_hash(self, id: str, hashed: str, *, keep: str = "", **more: Any) -> Stored[Account]:
-        async def changed(account: Account) -> Account:
-            return replace(account, password=hashed, **more)
-
-        stored = await self.accounts.change(id, changed)
+        stored = await self.accounts.change(id, lambda account: replace(account, password=hashed, **more))
         await self.secrets.forget(id)
         await self.sign_ins.end_all(id, besides=keep)
         await self.browsers.forget(id)
@@ -229,9 +219,9 @@ class People:
         await self.callers.refresh()
         return stored
 
-    async def change(self, id: str, change: Callable[[Account], Awaitable[Account]]) -> Stored[Account]:
+    async def change(self, id: str, change: Callable[[Account], Account]) -> Stored[Account]:
         """Change an account, unless no admin would be left. Rights change everywhere within a second."""
-        stored = await self.accounts.change(id, self._keeping_an_admin(id, change))
+        stored = await self.accounts.change(id, change, partial(self._keep_an_admin, id))
         if stored.body.is_disabled:
             await self.sign_ins.end_all(id)
         await self.callers.refresh()
@@ -248,11 +238,7 @@ class People:
 
     async def retire(self, id: str) -> None:
         """Disable an account that is to be deleted, unless no admin would be left."""
-
-        async def disabled(account: Account) -> Account:
-            return account if account.is_disabled else replace(account, is_disabled=True)
-
-        await self.change(id, disabled)
+        await self.change(id, lambda account: account if account.is_disabled else replace(account, is_disabled=True))
 
     async def end(self, access: Access) -> None:
         """End the sign-in of a caller."""
@@ -266,17 +252,10 @@ class People:
         if sign_in is not None and await self.sign_ins.end(id, account=sign_in.account):
             await self.callers.refresh()
 
-    def _keeping_an_admin(
-        self, id: str, change: Callable[[Account], Awaitable[Account]]
-    ) -> Callable[[Account], Awaitable[Account]]:
-        async def checked(account: Account) -> Account:
-            after = await change(account)
-            was, is_now = (each.role == "admin" and not each.is_disabled for each in (account, after))
-            if was and not is_now and not await self._is_other_admin(id):
-                raise LastAdmin
-            return after
-
-        return checked
+    async def _keep_an_admin(self, id: str, before: Account, after: Account) -> None:
+        was, is_now = (each.role == "admin" and not each.is_disabled for each in (before, after))
+        if was and not is_now and not await self._is_other_admin(id):
+            raise LastAdmin
 
     async def _is_other_admin(self, id: str) -> bool:
         before: str | None = None

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from .....store.documents import Documents, DocumentStore, Stored
+from .....store import Store
+from .....store.documents import Documents, Stored
 from .changes import AccessChanges
 
 SECURE_COOKIE = "__Host-holdfast"
@@ -65,7 +66,7 @@ def id_of_token(token: str | bytes) -> str:
 class SignIns:
     """All sign-ins. Each ends everywhere within a second, through the log of changes."""
 
-    def __init__(self, store: DocumentStore, changes: AccessChanges, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, changes: AccessChanges, *, now: Callable[[], float] = time.time) -> None:
         self._all = Documents(store, "sign_in", SignIn, now=now)
         self._changes = changes
         self._now = now
@@ -103,7 +104,7 @@ class SignIns:
     async def seen(self, id: str, address: str) -> SignIn | None:
         """Record that a sign-in was used now; None if it has ended."""
 
-        async def used(sign_in: SignIn) -> SignIn:
+        def used(sign_in: SignIn) -> SignIn:
             return replace(sign_in, seen_at=self._now(), address=address)
 
         stored = await self._all.change(id, used)
@@ -111,11 +112,7 @@ class SignIns:
 
     async def prove(self, id: str) -> None:
         """Record that the person has entered the password again, or used a passkey."""
-
-        async def proved(sign_in: SignIn) -> SignIn:
-            return replace(sign_in, again_at=self._now())
-
-        await self._all.change(id, proved)
+        await self._all.change(id, lambda sign_in: replace(sign_in, again_at=self._now()))
 
     async def of(self, account: str) -> AsyncIterator[Stored[SignIn]]:
         """Yield the sign-ins of a person that have not ended, the newest first."""

@@ -10,8 +10,9 @@ from contextlib import suppress
 import msgspec
 
 from .....errors import HoldfastError, StaleDocument
-from .....store.documents import Documents, DocumentStore
-from .account_names import folded
+from .....store import Store
+from .....store.documents import Documents
+from .accounts import folded
 from .client_addresses import place_of
 
 FREE_TRIES = 5
@@ -53,7 +54,7 @@ class SignInThrottle:
 
     def __init__(
         self,
-        store: DocumentStore,
+        store: Store,
         *,
         now: Callable[[], float] = time.time,
         hides_clients: Callable[[str], bool] = lambda address: not address,
@@ -98,7 +99,7 @@ class SignInThrottle:
     async def _take(self, id: str, free: int, taken: str | None = None) -> None:
         """Count a try. If it is refused, undo the count `taken`: no password is tried."""
 
-        async def counted(tries: WrongTries) -> WrongTries:
+        def counted(tries: WrongTries) -> WrongTries:
             if tries.next_at > self._now():
                 raise TryLater(max(1.0, tries.next_at - self._now()))
             return self._one_more(tries, free)

@@ -20,9 +20,7 @@ class MetricsNotInstalled(HoldfastError):
 
     code = "metrics_not_installed"
     status = 503
-
-    def __init__(self) -> None:
-        super().__init__(f"Metrics need prometheus-client. Install it: {how_to_install('metrics')}.")
+    message = f"Metrics need prometheus-client. Install it: {how_to_install('metrics')}."
 
 
 class Metrics(Protocol):

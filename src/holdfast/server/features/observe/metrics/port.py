@@ -31,9 +31,7 @@ class MetricsOff(NotFound):
     """Metrics were requested, but are off."""
 
     code = "metrics_off"
-
-    def __init__(self) -> None:
-        super().__init__("Metrics are off. Set `metrics = true`, and restart the server.")
+    message = "Metrics are off. Set `metrics = true`, and restart the server."
 
 
 class MetricsApp:
@@ -69,7 +67,7 @@ class MetricsApi(Feature):
     def __init__(self, metrics: Metrics | None) -> None:
         self._metrics = metrics
 
-    @Endpoint("GET", PATH, who=ADMIN, audit=None, answers={200: "metrics as text", 404: "metrics are off"})
+    @Endpoint("GET", PATH, who=ADMIN, audit=None, answers={404: "metrics are off"})
     async def metrics(self, request: Request) -> ASGIApp:
         """Return all metrics, in the text format of Prometheus or in OpenMetrics."""
         if self._metrics is None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -13,6 +16,7 @@ from .....engine.core import Core
 from .....errors import StoreUnavailable
 from .....events import AnySettlement, Failed, Stopped
 from .....history import Measured
+from .....ids import ModelName, full_name
 from .....log.log import Log
 from .....runs.run import Run
 from .....store import Store
@@ -21,10 +25,88 @@ from .....upstreams import Providers
 from ....config.settings import Settings
 from ...audit.refused_keys import GateRefusal
 from . import ReaderCounts
-from .model_labels import OTHER, ModelLabel, ModelLabels
-from .process import measured_process
 from .timed_store import timed_store
 from .values import MetricTable
+
+OTHER = "other"
+MOST_MODELS = 200
+"""Maximum number of models that become labels, of all providers together. A service may offer hundreds."""
+
+
+class ModelLabel(NamedTuple):
+    """A provider and a model, as labels."""
+
+    provider: str
+    model: str
+
+
+_UNKNOWN = ModelLabel(OTHER, OTHER)
+
+
+class ModelLabels:
+    """The labels `provider` and `model`. Names come from users, so only models that are offered become labels."""
+
+    def __init__(self, providers: Providers | None = None) -> None:
+        self._providers = providers
+        self._labels: dict[ModelName, ModelLabel] = {}
+        self._names: frozenset[str] = frozenset()
+        self._used: set[ModelLabel] = set()
+        if providers is not None:
+            self._take({provider.name: provider.models or () for provider in providers.all})
+
+    async def look(self) -> None:
+        """Read the lists of models of the upstreams. The providers cache them."""
+        if (providers := self._providers) is not None:
+            self._take({provider.name: await provider.list_models() for provider in providers.all})
+
+    def _take(self, listed: Mapping[str, Iterable[str]]) -> None:
+        offered = [ModelLabel(provider, model) for provider, models in listed.items() for model in models]
+        self._labels = {full_name(*label): label for label in offered}
+        self._names = frozenset(listed)
+
+    def of(self, name: ModelName) -> ModelLabel:
+        """Return the labels of a model's name. A model that is not offered is `other`."""
+        label = self._labels.get(name)
+        if label is None:
+            provider = name.partition("/")[0]
+            return ModelLabel(provider, OTHER) if provider in self._names else _UNKNOWN
+        if label not in self._used:
+            if len(self._used) >= MOST_MODELS:
+                return ModelLabel(label.provider, OTHER)
+            self._used.add(label)
+        return label
+
+
+EVERY = 0.25
+"""Seconds between two measurements of the event loop."""
+
+
+async def measured_process(lag: Callable[[float], None], pause: Callable[[int, float], None]) -> None:
+    """Report each delay of a timer, and each pause with the generation that was collected, until cancelled."""
+    watch = _GcWatch(pause)
+    gc.callbacks.append(watch)
+    try:
+        while True:
+            due = perf_counter() + EVERY  # uvloop's clock counts milliseconds
+            await asyncio.sleep(EVERY)
+            lag(max(0.0, perf_counter() - due))
+    finally:
+        gc.callbacks.remove(watch)
+
+
+class _GcWatch:
+    """Called by Python before and after each collection."""
+
+    def __init__(self, pause: Callable[[int, float], None]) -> None:
+        self._pause = pause
+        self._began = 0.0
+
+    def __call__(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began = perf_counter()
+        elif self._began:
+            self._pause(info["generation"], perf_counter() - self._began)
+
 
 MOST_CODES = 100
 """Maximum number of error codes that become labels. Ours are fewer; a provider of another package may have any."""

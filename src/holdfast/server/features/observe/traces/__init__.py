@@ -30,9 +30,7 @@ class TracesNotInstalled(HoldfastError):
 
     code = "traces_not_installed"
     status = 503
-
-    def __init__(self) -> None:
-        super().__init__(f"Traces need OpenTelemetry's SDK. Install it: {how_to_install('otel')}.")
+    message = f"Traces need OpenTelemetry's SDK. Install it: {how_to_install('otel')}."
 
 
 class Traces(Tracer, Protocol):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import threading
 from contextlib import AbstractContextManager
 from functools import partial
 
 from opentelemetry.context import Context, attach, get_current
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.propagate import extract, inject
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, format_span_id, format_trace_id, get_current_span, set_span_in_context
 from starlette.types import ASGIApp
 
@@ -21,13 +27,59 @@ from .....runs.run import Run
 from .....store import RunRecord, Store
 from .....task_context.tracing import TRACER, ToolSpan
 from .....upstreams import ChatRequest
-from ....config.settings import Settings
+from ....config.settings import Settings, SettingsError
 from . import AnswerChat, TracedHandler
 from .attributes import note_settlement, run_attributes, run_name
 from .calls import answer_traced, span_of, tool_call_traced
-from .exporting import send_the_rest, tracer_provider
 from .requests import handler_traced, requests_ended
 from .traced_store import RunSpan, RunSpans, TracedStore, as_store
+
+LAST_SPANS = 3.0
+"""Timeout of sending the last spans at a shutdown, in seconds."""
+EXPORTER, PROTOCOL = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"
+TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+
+
+def tracer_provider() -> TracerProvider:
+    """Return the provider of tracers, which sends spans in batches from a separate thread.
+
+    The SDK reads the address of the collector, the sampler, the limits and the attributes of the service from the
+    environment. These variables override our defaults.
+    """
+    _check_environment()
+    ours = Resource({"service.name": "holdfast", "service.version": __version__, "telemetry.sdk.language": "python"})
+    provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
+    if os.environ.get(EXPORTER, "otlp") != "none":
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+def _check_environment() -> None:
+    """Refuse settings that the standard allows and this server does not support."""
+    exporter = os.environ.get(EXPORTER, "otlp")
+    if exporter not in ("otlp", "none"):
+        raise SettingsError(f"{EXPORTER} is {exporter!r}. Traces are sent by OTLP only: set it to otlp or none.")
+    for name in (TRACES_PROTOCOL, PROTOCOL):
+        if (protocol := os.environ.get(name, "http/protobuf")) != "http/protobuf":
+            raise SettingsError(
+                f"{name} is {protocol!r}. Traces are sent over HTTP only: set it to http/protobuf, and "
+                "OTEL_EXPORTER_OTLP_ENDPOINT to the collector's port for HTTP, which is 4318 in most cases."
+            )
+
+
+async def send_the_rest(provider: TracerProvider) -> None:
+    """Send the remaining spans, and end the thread. It does not wait for an unreachable collector."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def shut_down() -> None:
+        provider.shutdown()
+        with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=shut_down, name="holdfast-traces", daemon=True).start()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_SPANS):
+            await done.wait()
 
 
 class OpenTelemetryTraces:

@@ -8,11 +8,11 @@ from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .....asgi.client import HEADERS
 from .....asgi.event_stream import info_of
 from .....redaction import hide_link
 from .....task_context.tracing import TRACER
 from .....task_context.tracing import Tracer as TaskTracer
-from ....kit.request import HEADERS
 from . import TracedHandler
 from .attributes import Attributes, fail
 

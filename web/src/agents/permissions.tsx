@@ -1,19 +1,19 @@
 /** Tools that agents may use without asking: listed, and revoked. */
 import { useEffect, useState } from "preact/hooks";
-import { api, type Grant } from "../api";
 import { visible } from "../chat/whole-call";
 import { complain } from "../state/toasts";
 import { t } from "../words";
 import { moment } from "../words/count";
+import { agentCalls, type Grant } from "./calls";
 
 export function Permissions() {
   const [grants, setGrants] = useState<Grant[] | null>(null);
-  const load = () => api.grants().then(({ grants: found }) => setGrants(found), complain);
+  const load = () => agentCalls.grants().then(({ grants: found }) => setGrants(found), complain);
   useEffect(() => {
     load();
   }, []);
   const revoke = async ({ id }: Grant) => {
-    await api.revoke(id).catch(complain);
+    await agentCalls.revoke(id).catch(complain);
     await load();
   };
   if (!grants) return null;

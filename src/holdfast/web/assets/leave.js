@@ -1,0 +1,1 @@
+import{$r as e,Kn as t,_i as n}from"./start.js";function r(r){let[i,a]=n(!1),[o,s]=n(!1);return{onInput:()=>a(!0),leave:()=>i?s(!o):r(),question:o&&t(`span`,{class:`asked`,role:`alert`,children:[e().discardChanges,t(`button`,{type:`button`,class:`danger`,onClick:r,children:e().discard})]})}}export{r as t};
