@@ -20,7 +20,7 @@ from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.served import Served
 from tests.support.server import Server, clean_environment, provider
-from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Upstream
+from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Role, Status, Upstream
 from tests.support.waiting import LONG
 
 ADMIN, ANN = "r" * 40, "a" * 40
@@ -64,6 +64,25 @@ async def test_a_changed_file_is_taken_in_and_an_open_stream_goes_on(tmp_path, u
         assert "completed" == rest[-1]["settlement"]["outcome"]
         assert "One two." == rest[-1]["settlement"]["text"]
         assert 200 == aliased.status
+
+
+@requirement("ops.reload")
+async def test_the_models_are_listed_while_a_provider_is_removed(tmp_path, up):
+    """Every page asks for them when it opens. The list was put together from providers of before and of after."""
+    stays, gone = provider(up.base_url, models=None), provider(up.base_url, "gone")
+    up.models_script = [Gate(), Status(200, up.model_list())]
+    async with Server(tmp_path, [stays, gone]) as server, server.client() as client:
+        listing = asyncio.create_task(client.get("/api/models"))
+        await up.reached()
+        server.rewrite("", [stays])
+        status, _ = await reload(client)
+        up.open()
+        listed = await listing
+        names = {model["id"] for model in (await listed.json())["models"]}
+
+        assert (200, 200) == (status, listed.status)
+        assert "up/m" in names
+        assert "gone/m" not in names
 
 
 @requirement("ops.reload")

@@ -415,12 +415,12 @@ async def test_run_goes_on_with_a_session(shell, api):
 
 async def test_an_unknown_model_leaves_no_session_behind(shell, api):
     """What could not be asked was not said."""
-    before = (await api.get("/api/sessions"))["sessions"]
+    before = await api.session_ids()
     shown = await shell("run", "hello", "-m", "nowhere/model")
 
     assert (1, "") == (shown.code, shown.out)
     assert "Error: Unknown model 'nowhere/model'" in shown.err
-    assert before == (await api.get("/api/sessions"))["sessions"]
+    assert before == await api.session_ids()
 
 
 async def test_ctrl_c_stops_a_run_and_keeps_what_was_said(shell, api, up):
@@ -654,13 +654,13 @@ async def test_a_second_ctrl_c_leaves_a_chat_whose_server_does_not_answer(shell,
 
 async def test_a_chat_without_a_message_is_not_kept(shell, api):
     """Whoever looks in and leaves finds no empty chat in the list. A wrong model is refused at once all the same."""
-    before = await api.get("/api/sessions")
+    before = await api.session_ids()
     left = await shell("chat", "-m", "scripted/echo", stdin="/models\n/model scripted/length\n/quit\n")
     wrong = await shell("chat", "-m", "nowhere/model", stdin="")
 
     assert (0, 1) == (left.code, wrong.code)
     assert "Unknown model 'nowhere/model'" in wrong.err
-    assert before["sessions"] == (await api.get("/api/sessions"))["sessions"]
+    assert before == await api.session_ids()
 
 
 async def test_chat_reads_a_pipe(shell):

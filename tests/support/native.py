@@ -67,6 +67,10 @@ class Native:
         session: dict[str, Any] = await self.get(f"/api/sessions/{session_id}")
         return session
 
+    async def session_ids(self) -> list[str]:
+        """Which sessions are listed. What else a list says of a session changes when a run of it settles."""
+        return sorted(session["id"] for session in (await self.get("/api/sessions"))["sessions"])
+
     async def transcript(self, session_id: str) -> list[tuple[str, str]]:
         """Who said what. A partial is said by `partial`."""
         messages = (await self.session(session_id))["messages"]

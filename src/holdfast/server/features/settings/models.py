@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from ....access import LOCAL, ME, READ
 from ....asks import OnBreak
 from ....ids import full_name, new_id
-from ....upstreams import FoundModel, Providers, ProviderState
+from ....upstreams import FoundModel, Provider, Providers, ProviderState
 from ....upstreams.efforts import efforts_of
 from ....upstreams.facts import facts_of
 from ...kit.caller import access_of
@@ -81,21 +81,22 @@ class ModelsApi(Feature):
         providers = self._models.providers(access_of(request))
         states = await providers.states()
         default = await self._models.default(access_of(request))
-        listed = [self._with_details(providers, each) for each in _listed(providers, states, default, _is_all(request))]
-        listed = await _described(providers, listed)
-        return Json({"models": listed, "default": default, "providers": states, "currency": self._currency})
+        listed = _listed(providers, states, default, _is_all(request))
+        there = {provider.name: provider for provider in providers.all}  # others were removed meanwhile
+        models = [await self._described(there[each.provider], each) for each in listed if each.provider in there]
+        return Json({"models": models, "default": default, "providers": states, "currency": self._currency})
 
-    def _with_details(self, providers: Providers, model: Listed) -> Listed:
-        """Return a model with where it runs, what is done if a response breaks off, and the efforts that it takes."""
-        provider = next((each for each in providers.all if each.name == model.provider), None)
-        if provider is None:  # removed meanwhile
-            return model
-        found = FoundModel(provider, model.name, full_name(model.provider, model.name))
+    async def _described(self, provider: Provider, model: Listed) -> Listed:
+        """Return a model with where it runs, what is done if a response breaks off, and what is known of it."""
+        facts = await facts_of(provider, model.name)
         return msgspec.structs.replace(
             model,
             local=bool(getattr(provider, "is_local", False)),
-            on_break=self._breaks.in_chats(found),
+            on_break=self._breaks.in_chats(FoundModel(provider, model.name, full_name(model.provider, model.name))),
             efforts=efforts_of(provider, model.name),
+            window=facts.window,
+            sees=facts.sees,
+            files=facts.files,
         )
 
     @Endpoint("GET", "/api/me", who=ME)
@@ -125,16 +126,6 @@ def _listed(providers: Providers, states: Sequence[ProviderState], default: str 
     every = [Listed(f"{state.name}/{name}", state.name, name, state.demo) for state in states for name in state.models]
     hides = not is_all and providers.hides_demo({state.name: state.models for state in states})
     return [model for model in every if not (hides and model.demo) or model.id == default]
-
-
-async def _described(providers: Providers, listed: Sequence[Listed]) -> list[Listed]:
-    """Return the models with what is known of each."""
-    by_name = {provider.name: provider for provider in providers.all}
-    described: list[Listed] = []
-    for model in listed:
-        facts = await facts_of(by_name[model.provider], model.name)
-        described.append(msgspec.structs.replace(model, window=facts.window, sees=facts.sees, files=facts.files))
-    return described
 
 
 def _is_all(request: Request) -> bool:
