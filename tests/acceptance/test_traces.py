@@ -202,12 +202,12 @@ async def test_what_is_said_is_in_no_span_unless_asked_for(up, tmp_path, collect
     async with serving(up, tmp_path, settings={"traces": True, "traces_content": is_asked}) as world:
         session_id, run_id = await start(world, answer("A secret answer."))
         await collector.span("run chat", holdfast__run__id=run_id)
-        up.enqueue(calling(("add", {"a": 4711, "b": 1})), answer("Sum."))
-        await world.api.settled((await world.start("Add 4711"))[1])
+        up.enqueue(calling(("add", {"a": 47110815, "b": 1})), answer("Sum."))
+        await world.api.settled((await world.start("Add 47110815"))[1])
         await collector.span("invoke_agent helper")
     sent = b"".join(collector.bodies)
 
-    for words in (b"Count my secrets", b"A secret answer.", b"4711", b"4712"):
+    for words in (b"Count my secrets", b"A secret answer.", b"47110815", b"47110816"):
         assert is_asked == (words in sent), words
     assert session_id.encode() in sent
 
@@ -227,13 +227,18 @@ async def test_the_token_of_a_link_is_in_no_span(world, collector):
     assert token not in str(span.attributes)
 
 
+FAILED_OR_STALLED = ["m", "silent"]
+LIMITS = 'retry_patience = 0.0\n[limits]\n"up/silent" = { first_token = 1 }\n'
+"""Of the silent model alone: the other one fails, however slow the machine is."""
+
+
 async def failed_and_stalled(up, server):
     """Have the log of one run that fails and one that stalls, each started by the caller's own trace."""
+    up.models |= {"silent": [Headers(), Role(), Hang()], "m": [Status(401)]}
     async with server.client() as client:
         api = Native(client)
-        for script in ([Headers(), Role(), Hang()], [Status(401)]):
-            up.enqueue(script)
-            body = {"input": "Hi", "model": "up/m"}
+        for model in FAILED_OR_STALLED:
+            body = {"input": "Hi", "model": f"up/{model}"}
             path = f"/api/sessions/{await api.new_session()}/runs"
             response = await client.post(path, body, headers=TRACEPARENT)
             await api.settled((await response.json())["id"])
@@ -244,8 +249,9 @@ async def failed_and_stalled(up, server):
 @pytest.mark.one_server("each node has a log of its own")
 async def test_an_entry_of_the_log_names_the_span_in_which_it_was_written(up, tmp_path, collector):
     """From a line of the log to the trace, and back: of a request, of a run, and of the watch over a run."""
-    config = 'traces = true\naccess_log = true\nlog_format = "json"\nidle_limit = 1\nretry_patience = 0.0\n'
-    async with Server(tmp_path, [provider(up.base_url)], config=config, env=collector.environment) as server:
+    config = f'traces = true\naccess_log = true\nlog_format = "json"\n{LIMITS}'
+    providers = [provider(up.base_url, models=FAILED_OR_STALLED)]
+    async with Server(tmp_path, providers, config=config, env=collector.environment) as server:
         await failed_and_stalled(up, server)
         spans = {(await collector.span("run chat", error__type=code)).span_id: code for code in LOGGED.values()}
         requests = {span.span_id for span in collector.named("POST /api/sessions/{session_id}/runs")}
@@ -266,8 +272,9 @@ async def test_an_entry_of_the_log_names_the_span_in_which_it_was_written(up, tm
 @pytest.mark.one_server("each node has a log of its own")
 async def test_a_log_of_text_has_the_id_of_the_trace_at_the_end_of_a_line(up, tmp_path, collector, is_on):
     """A person copies it into the search of the traces. Without traces there is nothing to copy."""
-    config = f"traces = {str(is_on).lower()}\naccess_log = true\nidle_limit = 1\nretry_patience = 0.0\n"
-    async with Server(tmp_path, [provider(up.base_url)], config=config, env=collector.environment) as server:
+    config = f"traces = {str(is_on).lower()}\naccess_log = true\n{LIMITS}"
+    providers = [provider(up.base_url, models=FAILED_OR_STALLED)]
+    async with Server(tmp_path, providers, config=config, env=collector.environment) as server:
         await failed_and_stalled(up, server)
         lines = server.log_text().splitlines()
     wanted = [line for line in lines if "/runs 202" in line or any(words in line for words in LOGGED)]
