@@ -343,7 +343,7 @@ async def test_refused_keys_are_in_the_audit_log_by_address_reason_and_minute():
 async def test_refusals_that_are_too_many_for_the_audit_log_are_counted_there():
     """A flood would otherwise hide what else was tried: how often each call was refused, and why, is in the log."""
     store = MemoryStore()
-    audit = Audit(store)
+    audit = Audit(store, now=lambda: 0.0)
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "path_params": {}, ACCESS: ANONYMOUS}
 
     async def refused(error: HoldfastError) -> None:

@@ -76,7 +76,7 @@ class Audit:
             answer = await work()
         except Exception as error:
             result, code = _end_of(error)
-            if self._refusal_limit.may_be_written(access, action, code):
+            if self._refusal_limit.may_be_written(access, action, code, self._now()):
                 await self._end(entry, "", note, result, code)
             raise
         if not await self._end(entry, "", note, *_end_of_answer(answer)):
@@ -196,11 +196,11 @@ class _RefusalLimit:
         self.left_out: Counter[tuple[str, str]] = Counter()
         """How many refusals of each action and code were left out, and are not written as a count yet."""
 
-    def may_be_written(self, access: Access, action: str, code: str) -> bool:
+    def may_be_written(self, access: Access, action: str, code: str, now: float) -> bool:
         """Return whether to write a refusal. Always True for a known caller."""
         if access.role is not None:
             return True
-        minute = int(time.monotonic() // 60)
+        minute = int(now // 60)
         self._written = self._written + 1 if minute == self._minute else 1
         self._minute = minute
         if self._written == REFUSALS_A_MINUTE:
