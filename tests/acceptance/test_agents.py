@@ -1,10 +1,9 @@
 """Agents on the same runs: steps, tools, limits, the truth about how they end, and what of them stands in history."""
 
-import asyncio
-
 import pytest
 
 from holdfast.pricing import Price
+from holdfast.server.config.model_limits import ModelLimits
 from holdfast.server.config.settings import ProviderSettings
 from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
@@ -28,6 +27,7 @@ from tests.support.upstream import (
     answer,
     calling,
 )
+from tests.support.waiting import LONG
 
 
 @pytest.fixture
@@ -411,17 +411,19 @@ async def test_a_model_cut_off_in_mid_call_calls_nothing(world, reason):
 @requirement("truth.stall")
 async def test_a_silent_model_is_a_failure_and_a_long_tool_is_not(up, tmp_path):
     """The idle limit is for upstreams: a tool has a time-out of its own."""
-    async with serving(up, tmp_path, settings={"idle_limit": 0.6}) as world:
-        up.enqueue(calling(("wait", {})), [Headers(), Role(), Hang()])
+    limits = {"idle_limit": 0.6, "limits": {"*": ModelLimits(first_token=LONG)}}
+    async with serving(up, tmp_path, settings=limits) as world:
+        silent = [Headers(), Role(), Delta("So "), Hang()]
+        up.enqueue(calling(("wait", {})), silent, silent)
         _, run_id = await world.start()
         await world.state.begun.wait()
-        await asyncio.sleep(1.5)  # more than twice the limit
+        later = await world.api.settled(await world.api.start(await world.api.new_session(), "Go", "up/next"))
         going_on = await world.api.run(run_id)
         world.state.go_on.set()
         settlement = await world.api.settled(run_id)
 
-    assert "running" == going_on["status"]
-    assert ("failed", "upstream_stalled") == (settlement["outcome"], settlement["error"]["code"])
+    assert "running" == going_on["status"], "it has waited for longer than the other run"
+    assert [("failed", "upstream_stalled")] * 2 == [(it["outcome"], it["error"]["code"]) for it in (later, settlement)]
 
 
 # Limits.

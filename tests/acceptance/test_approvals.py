@@ -12,7 +12,7 @@ from tests.requirements import requirement
 from tests.support.agents import check_anthropic, check_openai, serving
 from tests.support.native import Native
 from tests.support.server import NODES, Server, provider
-from tests.support.upstream import Upstream, answer, calling
+from tests.support.upstream import Hang, Headers, Role, Upstream, answer, calling
 
 PUBLISH = calling(("publish", {"text": "it"}))
 
@@ -292,15 +292,17 @@ async def test_an_approval_expires_and_the_run_says_so(up, tmp_path):
 
 async def test_waiting_is_no_silence_and_costs_no_time(up, tmp_path):
     """Neither the idle limit nor the deadline nor the agent's time ends a run that only waits for a person."""
-    limits = {"idle_limit": 0.3, "deadline": 0.5}
-    async with serving(up, tmp_path, settings=limits, max_seconds=0.8) as world:
-        up.enqueue(PUBLISH, answer("Done."))
+    limits = {"idle_limit": 2.0, "deadline": 2.0}
+    async with serving(up, tmp_path, settings=limits, max_seconds=2.0) as world:
+        up.enqueue(PUBLISH, [Headers(), Role(), Hang()], answer("Done."))
         _, run_id = await world.start()
         asked = await world.until(run_id, "approval.requested")
-        await asyncio.sleep(1.2)  # longer than each of them
+        later = await world.api.start(await world.api.new_session(), "Hi", "up/next")
+        silent = await world.api.settled(later)
         await decide(world.api, run_id, asked["id"])
         settlement = await world.api.settled(run_id)
 
+    assert "failed" == silent["outcome"], "it began later, and has reached its limits"
     assert "completed" == settlement["outcome"]
     assert ["publish it"] == world.state.called
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from holdfast.server.app import create_app
+from holdfast.server.config.model_limits import ModelLimits
 from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.store.memory import MemoryStore
 from holdfast_lab.contracts import PLAYED
@@ -20,6 +21,7 @@ from tests.support.dialects.responses import RESPONSES
 from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.upstream import Raw, Upstream
+from tests.support.waiting import LONG
 
 DIALECTS = {dialect.name: dialect for dialect in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, OLLAMA, BEDROCK)}
 OUTCOMES = {
@@ -35,6 +37,10 @@ OUTCOMES = {
     "malformed": ("failed", PLAYED.text, "upstream_broke"),
     "silence_first": ("failed", "", "upstream_stalled"),
     "silence_later": ("failed", PLAYED.text, "upstream_stalled"),
+}
+LIMITS = {
+    "silence_first": {"*": ModelLimits(first_token=0.5)},
+    "silence_later": {"*": ModelLimits(first_token=LONG, silence=0.5)},
 }
 CASES = [(dialect, ending) for dialect in DIALECTS for ending in OUTCOMES if ending not in DIALECTS[dialect].cannot]
 
@@ -56,8 +62,7 @@ async def test_a_run_settles_as_its_upstream_ended(up, name, ending):
     """Whatever an upstream speaks, only what completed is told as completed."""
     dialect = DIALECTS[name]
     up.enqueue(dialect.script(ending))
-    limits = {"idle_limit": 0.5} if ending.startswith("silence") else {}
-    settings = Settings(providers=(described(dialect, up),), on_break={"*": "settle"}, **limits)
+    settings = Settings(providers=(described(dialect, up),), on_break={"*": "settle"}, limits=LIMITS.get(ending, {}))
     async with Served(create_app(settings, MemoryStore(), NO_HOME)) as served, served.client() as client:
         api = Native(client)
         settled = await api.settled(await api.start(await api.new_session(), "Hello", "up/m"))

@@ -72,9 +72,12 @@ async def test_an_answer_tells_for_how_long_it_was_thought_about(world):
 @requirement("sub.figures")
 async def test_an_answer_tells_how_soon_it_came_how_fast_it_was_and_what_it_cost(world):
     """Whoever opens the session later was not there to measure."""
-    world.up.enqueue(SLOW)
+    world.up.enqueue([*SLOW[:4], Gate("seen"), *SLOW[4:]])  # the second pause begins after the first word has arrived
     session_id = await world.api.new_session()
-    await world.api.settled(await world.api.start(session_id, "Count", "up/m"))
+    run_id = await world.api.start(session_id, "Count", "up/m")
+    await world.api.shown(run_id, "One ")
+    world.up.open("seen")
+    await world.api.settled(run_id)
     figures = (await said(world, session_id))["figures"]
 
     assert (10, 20, "provider") == tuple(figures[name] for name in ("input_tokens", "output_tokens", "usage_source"))
