@@ -93,9 +93,10 @@ async def test_an_event_source_that_comes_back_after_the_end_is_told_to_stop(wor
 @requirement("cmp.rerun")
 async def test_panes_that_were_stopped_are_run_again_and_those_that_completed_are_not(world):  # noqa: F811
     """What was paid for and came is kept; a reload in the middle costs one click."""
-    world.up.models["again"] = silent()
+    world.up.models["again"] = gated(gate="never", then="")
     watched = await world.compare.begin(["up/again", "up/echo:done"])
     await watched.until("run.settled", pane=1)
+    await world.up.reached("never")
     watched.response.leave()
     async with asyncio.timeout(LONG):
         stopped = await settled(world, watched.path)
@@ -112,8 +113,9 @@ async def test_panes_that_were_stopped_are_run_again_and_those_that_completed_ar
 @requirement("cmp.rerun", "cmp.vote-once")
 async def test_nothing_is_run_again_where_all_is_done_decided_or_under_way(world):  # noqa: F811
     """Each is refused, says why, and asks no model."""
-    world.up.models["busy"] = silent()
+    world.up.models["busy"] = gated(gate="busy", then="")
     busy = await world.compare.begin(["up/busy"])
+    await world.up.reached("busy")
     done = await world.compare.whole(["up/echo:a", "up/echo:b"])
     failed = await world.compare.whole(["up/end:in-band-error", "up/echo:b"])
     await world.compare.vote(failed, 1)
