@@ -265,7 +265,7 @@ async def test_a_line_typed_while_the_agent_works_reaches_it(shell, up, api):
     async with Terminal(shell, "chat", "--agent", "free") as terminal:
         await terminal.says("Go\r")
         await terminal.shows("✗ shell ")
-        await terminal.shows("ms: [ended with status 3]")
+        await terminal.shows("s: [ended with status 3]")
         await up.reached("free")
         terminal.type("/models\r")
         await terminal.shows("Commands are not available while the agent is running.")
@@ -278,6 +278,7 @@ async def test_a_line_typed_while_the_agent_works_reaches_it(shell, up, api):
         await terminal.shows("Continue with: holdfast chat")
         assert 0 == await terminal.ended()
 
+    assert re.search(r"✗ shell [\d.]+ m?s: \[ended with status 3\]", terminal.screen)
     assert {"role": "user", "content": "Use metres."} == up.requests[-1].body["messages"][-1]
 
 
@@ -288,6 +289,7 @@ async def test_a_line_typed_while_a_chat_answers_is_the_next_message(shell, up, 
         await terminal.shows("so")
         await up.reached("plain")
         terminal.type("And more\r")
+        await terminal.shows("And more")  # the terminal has it
         up.open("plain")
         await terminal.shows("far")
         await terminal.shows("far")

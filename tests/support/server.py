@@ -166,7 +166,7 @@ class Process:
     def open_sockets(self) -> int:
         """Sockets in use. Files are opened and closed at any time, and would hide one."""
         folder = f"/proc/{self.pid}/fd"
-        return sum(_target(f"{folder}/{name}").startswith("socket:") for name in os.listdir(folder))
+        return sum(link_target(f"{folder}/{name}").startswith("socket:") for name in os.listdir(folder))
 
     async def _ready(self, ready: re.Pattern[str], timeout: float) -> re.Match[str]:
         deadline = time.monotonic() + timeout
@@ -201,7 +201,7 @@ class Process:
             pass  # the whole group has ended
 
 
-def _target(link: str) -> str:
+def link_target(link: str) -> str:
     """Return what a link leads to; empty if it is gone meanwhile."""
     try:
         return os.readlink(link)
