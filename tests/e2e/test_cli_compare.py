@@ -13,8 +13,8 @@ import pytest_asyncio
 from tests.e2e.test_cli import Shell, Terminal, ended, here
 from tests.support.native import Native
 from tests.support.ports import free_port
-from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Gate, Hang, Headers, Pause, Role, Status, Upstream, answer
+from tests.support.server import Server, config_text, provider
+from tests.support.upstream import Delta, Gate, Hang, Headers, Role, Status, Upstream, answer
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,7 @@ async def up():
             "b": answer("I think it is 41."),
             "held": [Gate("held"), *answer("It is 42.")],
             "refusing": [Status(400)],
-            "slow": [Pause(0.3), *answer("late")],
+            "slow": [Gate("slow"), *answer("late")],
             "cut": answer("and so on", finish="length"),
             "hanging": [Headers(), Role(), Delta("so far"), Hang()],
             "rude": answer("\x1b]0;owned\x07red"),
@@ -51,9 +51,9 @@ def shell(server, tmp_path):
 
 
 @pytest.fixture
-def alone(tmp_path):
+def alone(tmp_path, up):
     """A shell on a machine without a server."""
-    (tmp_path / "holdfast.toml").write_text(SCRIPTED)
+    (tmp_path / "holdfast.toml").write_text(config_text(SCRIPTED, [provider(up.base_url, models=["held"])]))
     return Shell(tmp_path, {"HOLDFAST_PORT": str(free_port()), "HOLDFAST_CONFIG": str(tmp_path / "holdfast.toml")})
 
 
@@ -134,10 +134,11 @@ async def test_ctrl_c_stops_a_set_and_the_same_command_goes_on_with_it(shell, up
     assert again.out == resumed.out
 
 
-async def test_a_killed_command_with_a_server_of_its_own_goes_on_where_it_was(alone):
+async def test_a_killed_command_with_a_server_of_its_own_goes_on_where_it_was(alone, up):
     """`kill -9` of the only process there is: the data folder has what was answered."""
+    up.shut("held")
     file = write_set(alone, [f'{{"prompt": "{"word " * 40}{number}"}}' for number in range(40)])
-    command = ["compare", "--set", file, "-m", "scripted/echo", "-m", "scripted/lorem:20:100", "--json"]
+    command = ["compare", "--set", file, "-m", "scripted/echo", "-m", "up/held", "--concurrency", "8", "--json"]
     async with alone.start(*command) as process:
         assert process.stderr is not None
         async with asyncio.timeout(LONG):
@@ -145,6 +146,7 @@ async def test_a_killed_command_with_a_server_of_its_own_goes_on_where_it_was(al
                 assert line
         process.kill()
         await process.wait()
+    up.open("held")
 
     told = await alone(*command)
 
@@ -166,9 +168,16 @@ async def test_a_person_sees_a_bar(shell):
 # one prompt
 
 
-async def test_answers_come_one_after_the_other_in_a_pipe(shell):
+async def test_answers_come_one_after_the_other_in_a_pipe(shell, up, api):
     """Each whole, under its name, in the order in which the models were named; the numbers stand aside."""
-    told = await shell("compare", "What", "is", "it?", "-m", "up/slow", "-m", "up/a")
+    up.shut("slow")
+    async with shell.start("compare", "What", "is", "it?", "-m", "up/slow", "-m", "up/a") as process:
+        await up.reached("slow")
+        async with asyncio.timeout(LONG):
+            while "settled" != (await api.get("/api/comparisons"))["data"][0]["panes"][1]["status"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        up.open("slow")
+        told = await ended(process)
 
     assert (0, "== A  up/slow\n\nlate\n\n== B  up/a\n\nIt is 42.\n\n") == (told.code, told.out)
     assert re.search(r"B +up/a +completed .*\(fastest\)", told.err)

@@ -152,7 +152,7 @@ async def test_a_conversation_takes_one_response_at_a_time(client):
             await refused
         codes.append(error.value.code)
     async with asyncio.timeout(LONG):
-        while not (await client.responses.retrieve(going_on.id)).output_text:  # noqa: ASYNC110 - it polls
+        while TEXT != (await client.responses.retrieve(going_on.id)).output_text:  # noqa: ASYNC110 - it polls
             await asyncio.sleep(0.05)
     await client.responses.cancel(going_on.id)
     await client.responses.create(model="up/echo:yes", input="Now?", conversation=made.id)

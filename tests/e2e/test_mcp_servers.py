@@ -13,6 +13,7 @@ from holdfast.agents.tools import ToolContext
 from tests.requirements import requirement
 from tests.support.ports import free_port
 from tests.support.server import Process, clean_environment
+from tests.support.waiting import LONG
 
 BIN = Path(sys.executable).parent
 PACKAGES = Path(__file__).parent / "node_modules" / "@modelcontextprotocol"
@@ -67,7 +68,7 @@ async def test_the_everything_server_shows_every_kind_of_content(tmp_path, trans
     env = clean_environment() | {"PORT": str(port)}
     process = Process([str(BIN / "node"), EVERYTHING, "streamableHttp"], log=tmp_path / "log", env=env, cwd=tmp_path)
     if transport == "http":
-        await process.start(re.compile("listening on port"), 60)
+        await process.start(re.compile("listening on port"), LONG)
         there = server(name="all", url=f"http://127.0.0.1:{port}/mcp")
     else:
         there = server(name="all", command=str(BIN / "node"), args=(EVERYTHING, "stdio"))
