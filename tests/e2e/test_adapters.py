@@ -167,7 +167,7 @@ async def test_stop_reaches_the_frameworks_own_model_call(world):
     _, run_id = await ask(api)
     (await api.shown(run_id, "Going")).close()
     stopped = (await api.stop(run_id))["settlement"]
-    await up.requests[-1].wait_closed(10.0)
+    await up.requests[-1].wait_closed()
 
     assert ("stopped", "Going") == (stopped["outcome"], stopped["text"])
 

@@ -38,7 +38,7 @@ async def test_a_server_is_judged_and_the_report_says_so_in_three_forms(tmp_path
     port = free_port()
     async with Server(tmp_path / "data", [provider(f"http://127.0.0.1:{port}/v1")]) as server:
         where = ["--url", f"{server.url}/v1", "--model", "up/m", "--server", "holdfast", "--upstream-port", str(port)]
-        chosen = ["--only", "truth/c*", "--only", "leave/silence", "--samples", "2"]
+        chosen = ["--only", "truth/c*"]  # and no latency: a busy machine has its own
         shown = await lab(tmp_path, *where, *chosen, "--report", "page.html")
         told = await lab(tmp_path, *where, *chosen, "--wire", "native", "--json")
 
@@ -46,13 +46,13 @@ async def test_a_server_is_judged_and_the_report_says_so_in_three_forms(tmp_path
     report = json.loads(told.out)
     assert (0, 0) == (shown.code, told.code), shown.err + told.err
     assert "truth/cut " in shown.out
-    assert "5 pass, 0 fail" in shown.out
+    assert "4 pass, 0 fail" in shown.out
     assert '<td class="pass">pass</td><td>told as failure' in page
     assert "<script" not in page
     assert {"native"} == {finding["wire"] for finding in report["findings"]}
     assert {"truth/completed", "truth/cut"} == {
         finding["id"] for finding in report["findings"] if finding["verdict"] == "pass"
-    } - {"leave/silence"}
+    }
 
 
 async def test_a_server_that_is_not_there_is_no_failure_of_its_promises(tmp_path):

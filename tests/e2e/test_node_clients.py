@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.clients import KEY, SCRIPTS, Setting, setting
-from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role
+from tests.support.upstream import Delta, Done, Finish, Gate, Hang, Headers, Role, Tokens
 from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,6 +27,7 @@ PACKAGES = {
     "truth.test.mjs": "ai",
 }
 """Each script, and the npm package whose client it uses."""
+SECOND_HALF = [f"t{number} " for number in range(20, 40)]
 MODELS = {
     **dict.fromkeys(["breaking", "aborting", "aborting-ag-ui", "connecting"], SCRIPTS["hanging"]),
     **dict.fromkeys(["stopping", "hooked"], SCRIPTS["hanging"]),
@@ -34,6 +35,7 @@ MODELS = {
     "silent-whole": [Hang()],
     "two-tools-run": SCRIPTS["two-tools"],
     "gated": [Headers(), Role(), Delta("one "), Gate("node"), Delta("two"), Finish(), Done()],
+    "cut-off": [Headers(), Role(), Tokens(20), Gate("workflow"), *map(Delta, SECOND_HALF), Finish(), Done()],
 }
 """What only these scripts ask for."""
 NAMES = [
@@ -64,7 +66,7 @@ async def run(script: str, here: Setting) -> tuple[dict[str, str], str]:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(LONG):
+        async with asyncio.timeout(2 * LONG):  # a wait in a script has LONG
             printed, _ = await process.communicate()
     finally:
         if process.returncode is None:

@@ -11,7 +11,7 @@ const messages = [{ role: "user", content: "What is the wave?" }];
 const tools = [{ name: "add", input_schema: { type: "object", properties: {} } }];
 
 // As people make it: with its own two retries.
-const client = new Anthropic({ baseURL: SERVER, apiKey: API_KEY, timeout: 20_000 });
+const client = new Anthropic({ baseURL: SERVER, apiKey: API_KEY });
 const ask = (model, more = {}) => ({ model, max_tokens: 100, messages, ...more });
 
 async function records(model) {

@@ -11,8 +11,10 @@ const REASONING = "I wonder.";
 const messages = [{ role: "user", content: "What is the wave?" }];
 const tools = [{ type: "function", function: { name: "add", parameters: { type: "object", properties: {} } } }];
 
+const SOON = 15_000; // milliseconds, as in tests/support/waiting.py
+
 // As people make it: with its own two retries.
-const client = new OpenAI({ baseURL: BASE_URL, apiKey: API_KEY, timeout: 20_000 });
+const client = new OpenAI({ baseURL: BASE_URL, apiKey: API_KEY });
 
 async function records(model) {
   const { requests } = await (await fetch(`${UPSTREAM}/_control/requests`)).json();
@@ -207,7 +209,7 @@ test("breaking out of a stream closes the upstream", async () => {
   const left = performance.now();
   const record = await closed("breaking");
 
-  assert.ok(performance.now() - left < 1000);
+  assert.ok(performance.now() - left < SOON);
   assert.deepEqual([record.closed_by, record.finished], ["client", false]);
 });
 
@@ -230,7 +232,7 @@ test("an abort closes the upstream, before the first token and without a stream 
     const { error } = await settled;
     const record = await closed(model);
 
-    assert.ok(performance.now() - left < 1000);
+    assert.ok(performance.now() - left < SOON);
     assert.ok(error === null || error === undefined || error instanceof OpenAI.APIUserAbortError);
     assert.deepEqual([record.closed_by, record.finished], ["client", false]);
   }

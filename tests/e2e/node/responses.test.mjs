@@ -10,7 +10,7 @@ const TEXT = "Héllo wörld 🌊";
 const REASONING = "I wonder.";
 const input = "What is the wave?";
 const tools = [{ type: "function", name: "add", parameters: { type: "object", properties: {} }, strict: false }];
-const client = new OpenAI({ baseURL: `${SERVER}/v1`, apiKey: API_KEY, timeout: 20_000 });
+const client = new OpenAI({ baseURL: `${SERVER}/v1`, apiKey: API_KEY });
 
 async function all(stream) {
   const events = [];
