@@ -138,8 +138,8 @@ async def test_a_person_of_a_real_provider_signs_in(tmp_path: Path):
 @requirement("people.oidc")
 async def test_the_same_person_has_the_same_account_and_the_roles_and_groups_of_today(world: World):
     """Linked by issuer and subject: another name or e-mail address changes nothing."""
-    first = await me(world, await signed_in(world, "s-1", preferred_username="hal", groups=["ops", "team"]))
-    second = await me(world, await signed_in(world, "s-1", preferred_username="other", groups=["visitors"]))
+    first = await me(world, await signed_in(world, "s-hal", preferred_username="hal", groups=["ops", "team"]))
+    second = await me(world, await signed_in(world, "s-hal", preferred_username="other", groups=["visitors"]))
 
     assert ("hal", "admin", 1) == (first["name"], first["role"], len(first["groups"]))
     assert (first["id"], "hal", "guest", 0) == (second["id"], second["name"], second["role"], len(second["groups"]))
