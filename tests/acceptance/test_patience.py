@@ -52,7 +52,7 @@ async def settled(api, text="Hi"):
 @requirement("wait.limits")
 async def test_a_local_model_that_reads_a_long_prompt_is_waited_for_and_the_run_says_so(tmp_path):
     """A big model on a small machine reads for minutes, without a byte: it works, and must not begin again."""
-    config = "idle_limit = 0.3\nretry_patience = 0.0"
+    config = "idle_limit = 1.0\nretry_patience = 0.0"
     async with served(tmp_path, config, profile="ollama") as (up, api, _):
         up.models["m"] = [Gate("read"), Headers(), Role(), *END]
         run_id = await api.start(await api.new_session(), QUESTION, "up/m")

@@ -39,7 +39,7 @@ async def test_an_upstream_that_sends_signs_of_life_is_not_given_up(tmp_path, si
 @requirement("truth.stall", "truth.deadline")
 async def test_an_upstream_that_only_trickles_ends_by_the_deadline(tmp_path):
     """It sends bytes, so it is not silent, and nobody says that it was; but it must end."""
-    config = "idle_limit = 1.0\ndeadline = 3.0"
+    config = "idle_limit = 2.5\ndeadline = 3.0"
     async with Upstream() as up, Server(tmp_path, [provider(up.base_url)], config=config) as server:
         up.models["m"] = [Headers(), Role(), Delta("So far"), *([Raw(b"d"), Pause(0.1)] * 600)]
         async with server.client() as client:

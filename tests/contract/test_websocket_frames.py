@@ -17,7 +17,7 @@ from tests.support.waiting import LONG
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMIT = 20_000
-CONFIG = f"body_limit = {LIMIT}\nbody_timeout = 0.5\nhead_timeout = 5\nsend_timeout = 1\nheartbeat = 0.5\n"
+CONFIG = f"body_limit = {LIMIT}\nbody_timeout = 2\nhead_timeout = 5\nsend_timeout = 1\nheartbeat = 0.5\n"
 SCRIPTED = [{"name": "scripted", "dialect": "scripted"}]
 HEAD = [
     b"GET /v1/responses HTTP/1.1",
