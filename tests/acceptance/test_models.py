@@ -404,11 +404,15 @@ async def test_a_server_of_another_user_of_the_machine_is_not_taken_in(tmp_path,
         pytest.skip("needs root, to be somebody else")
     port = free_port()
     with stranger(port):
-        async with serving(tmp_path, environ={"LMSTUDIO_URL": f"http://127.0.0.1:{port}"}) as api:
+        async with (
+            serving(tmp_path, environ={"LMSTUDIO_URL": f"http://127.0.0.1:{port}"}) as api,
+            asyncio.timeout(LONG),
+        ):
+            while "belongs to the user 65534 and is not used" not in caplog.text:  # noqa: ASYNC110 - a look may be too short
+                await asyncio.sleep(0.02)
             providers = [each["name"] for each in (await api.get("/api/models"))["providers"]]
 
     assert ["local", "scripted"] == providers
-    assert "belongs to the user 65534 and is not used" in caplog.text
 
 
 @requirement("model.found-default")
