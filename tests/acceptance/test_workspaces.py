@@ -121,7 +121,7 @@ async def test_each_owner_sees_the_files_of_their_own(tmp_path):
         await call("ada", "files_write", path="diary.txt", content="CANARY")
         found = {}
         for owner, key in KEYS.items():
-            async with Client(call.url, {"authorization": f"Bearer {key}"}, timeout=60) as client:
+            async with Client(call.url, {"authorization": f"Bearer {key}"}) as client:
                 listed = await (await client.get(FILES)).json()
                 read = await client.get(content("diary.txt"))
                 unknown = await client.get(FILES.replace("helper", "other"))

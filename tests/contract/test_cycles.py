@@ -43,14 +43,14 @@ async def left_stream(client: Client, up: Upstream) -> None:
     response = await ask(client, "hanging", stream=True)
     await response.next_event()
     response.leave()
-    await (await up.next_request(20)).wait_closed(20)
+    await (await up.next_request()).wait_closed()
 
 
 async def left_before_the_answer(client: Client, up: Upstream) -> None:
     response = await ask(client, "mute")
-    asked = await up.next_request(20)
+    asked = await up.next_request()
     response.leave()
-    await asked.wait_closed(20)
+    await asked.wait_closed()
 
 
 async def refused(client: Client, up: Upstream) -> None:
