@@ -434,6 +434,7 @@ async def test_a_bad_place_to_resume_from_is_a_400(place, after):
     response = await place.world.client.get(
         f"/v1/chat/completions/{completion_id}?stream=true&starting_after={after.replace('²', '%C2%B2')}"
     )
+    await place.api.settled(started.headers["x-run-id"])  # other tests compare what is stored
 
     assert 400 == (await told(response))[0]
 

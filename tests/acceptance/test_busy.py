@@ -359,9 +359,10 @@ async def test_an_interrupting_message_comes_after_the_saved_partial(world):
 async def test_an_interrupt_before_the_first_word_leaves_both_messages_and_one_answer(world):
     """Nothing was said, so nothing is kept of the first run; its user's message stays."""
     api, up = world
+    up.models["mute"] = [Gate("mute")]
     session = await api.new_session()
-    first = await api.start(session, "one", "up/silent")
-    await up.next_request()
+    first = await api.start(session, "one", "up/mute")
+    await up.reached("mute")
 
     second = await api.start(session, "two", "up/echo:ok", if_busy="interrupt")
     await api.settled(second)
@@ -453,9 +454,10 @@ async def test_three_sends_in_the_same_moment_are_each_kept_and_each_settled(wor
 async def test_a_silent_session_keeps_no_other_waiting(world):
     """One model that hangs must not be everybody's problem."""
     api, up = world
+    up.models["hung"] = [Gate("hung")]
     silent = await api.new_session()
-    hung = await api.start(silent, "hello?", "up/silent")
-    await up.next_request()
+    hung = await api.start(silent, "hello?", "up/hung")
+    await up.reached("hung")
 
     async def chat(number: int) -> list[tuple[str, str]]:
         session = await api.new_session()

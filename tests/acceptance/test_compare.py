@@ -199,6 +199,10 @@ async def listed(world: World) -> list[dict[str, Any]]:
     return data
 
 
+async def ids(world: World) -> list[str]:
+    return [kept["id"] for kept in await listed(world)]
+
+
 async def settled(world: World, comparison_id: str) -> dict[str, Any]:
     """Wait until what was stopped is written down."""
     async with asyncio.timeout(LONG):
@@ -609,11 +613,11 @@ async def test_comparisons_are_found_by_the_words_of_their_prompts(world):
 )
 async def test_what_makes_no_sense_is_refused_and_leaves_nothing(world, wanted, status, code):
     """Neither a comparison nor a run, and no upstream is asked."""
-    before = await listed(world), len(world.up.requests)
+    before = await ids(world), len(world.up.requests)
     body = {"prompt": "Hi", "models": ["up/echo:x"]} | wanted
 
     assert (status, code) == await world.compare.refused("/api/comparisons", body)
-    assert before == (await listed(world), len(world.up.requests))
+    assert before == (await ids(world), len(world.up.requests))
 
 
 async def test_what_is_not_there_is_not_found(world):

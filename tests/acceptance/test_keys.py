@@ -35,14 +35,13 @@ from tests.support.native import Native
 from tests.support.served import NO_HOME, Served
 from tests.support.server import STORES, Server, StartFailed, clean_environment, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
+from tests.support.waiting import LONG, SOON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NOBODY = 65534
-LONG = 500
+PIECES = 500
 """Pieces of an answer of 10 MB: more than fits on the way to a client that does not read."""
-SOON = 10.0
-"""Seconds after which a test gives up. What it waits for takes one, on a machine with nothing else to do."""
 
 
 class Shown(NamedTuple):
@@ -62,7 +61,7 @@ async def holdfast(command: str, *args: str, data: Path, **env: str) -> Shown:
         env=clean_environment() | _own_environment(data) | env,
         cwd=data.parent,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(LONG):
         out, err = await process.communicate()
     assert b"Traceback" not in err, err.decode()
     assert process.returncode is not None
@@ -152,7 +151,7 @@ async def becomes(server: Server | Served, expected: int, key: str | None = None
 async def up() -> AsyncIterator[Upstream]:
     async with Upstream() as up:
         up.models["hanging"] = [Headers(), Role(), Delta("so far"), Hang()]
-        up.models["long"] = [Headers(), Role(), *[Delta("x" * 20_000)] * LONG, Hang()]
+        up.models["long"] = [Headers(), Role(), *[Delta("x" * 20_000)] * PIECES, Hang()]
         yield up
 
 
@@ -231,7 +230,7 @@ async def is_ended(response: Response) -> bool:
 
 async def until(stream: Response, text: str) -> Response:
     """Read a stream until it has told a text."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(LONG):
         while text not in ((await stream.next_event()) or pytest.fail(f"it ended without {text!r}")).data:
             pass
     return stream
@@ -376,8 +375,8 @@ async def test_a_client_that_does_not_read_holds_nothing_up(server):
         stalled = await client.post("/v1/chat/completions", body, receive_buffer=2048)
         stalled.stop_reading()
         run = stalled.headers["x-run-id"]
-        async with asyncio.timeout(SOON):
-            while (await Native(client).run(run))["seq"] < LONG:
+        async with asyncio.timeout(LONG):
+            while (await Native(client).run(run))["seq"] < PIECES:
                 pass
         await revoke(server.data, "peggy")
         async with caller(server, "peggy") as another, asyncio.timeout(SOON):
