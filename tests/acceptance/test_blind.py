@@ -43,7 +43,7 @@ WORDS_OF_ANTHROPIC = ("end_turn", "max_tokens", "refusal")
 FINGERPRINT = "fp_5ecre7f1n9er"
 UPSTREAM_ID = "chatcmpl-givesitaway"
 CALL_ID = "toolu_givesitaway"
-LOGPROB = -0.31337
+LOGPROB = -0.3133715749
 TELLTALE = "Overloaded: quillhost/kestrel-9b and zephyrworks/marlin-72b at $MODEL, key $KEY"
 
 
@@ -126,13 +126,14 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         ]
         models = [f"{('zephyrworks', 'quillhost')[n % 2]}/{name}" for n, name in enumerate(names)]
         models += ["ternmakers/tern-3", "puffinai/puffin-4", "scripted/think", "scripted/fail"]
-        ports = [f":{first.port}", f":{second.port}", gone.removeprefix("http://127.0.0.1").removesuffix("/v1")]
+        addresses = [url.removeprefix("http://").removesuffix("/v1") for url in (first.base_url, second.base_url, gone)]
         own = [part for model in models for part in model.split("/") if part not in ("think", "fail")]
-        telling = [FINGERPRINT, UPSTREAM_ID, CALL_ID, "31337", "791919", "10472929", "11264848", UP_KEY, "Overloaded"]
+        telling = [*addresses, "http://127.0.0.1", FINGERPRINT, UPSTREAM_ID, CALL_ID, UP_KEY, "Overloaded"]
+        telling += ["3133715749", "791919", "10472929", "11264848"]
         telling += ["marlin_error", "kestrel_code", "end_turn", "max_tokens", "refusal", "insufficient", "on purpose"]
         async with Server(tmp_path_factory.mktemp("blind"), providers, config=CONFIG, env={"UP_KEY": UP_KEY}) as server:
             async with server.client() as client:
-                yield World(client, models, [*dict.fromkeys(own), *ports, *telling, "http://127.0.0.1"], first, second)
+                yield World(client, models, [*dict.fromkeys(own), *telling], first, second)
 
 
 class Spy(Client):
