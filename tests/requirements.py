@@ -755,7 +755,7 @@ REQUIREMENTS: dict[str, str] = {
         "A person is deleted with everything, by themselves or an admin who chose so: running runs are stopped, no "
         "table has their words, and a crash does not end it."
     ),
-    "people.retention": "Chats that have not changed for `session_days` are deleted; pinned ones stay.",
+    "people.retention": "Chats neither changed nor imported for `session_days` are deleted; pinned ones stay.",
     "people.retention-groups": "A group sets how long chats and runs of its people are kept; the fewest days count.",
     "people.retention-keys": "Idempotency keys are forgotten `idempotency_days` after the end of their run.",
     "people.nothing-stored": "A request without a session, or with `store: false`, leaves nothing on the disk.",

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from starlette.applications import Starlette
 
 from holdfast.errors import StoreUnavailable
 from holdfast.events import Completed
@@ -22,6 +23,7 @@ from holdfast.store import RunRecord
 from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_audit import holdfast
 from tests.requirements import requirement
+from tests.support.exports import chatgpt
 from tests.support.http import Client
 from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin
@@ -531,6 +533,33 @@ async def test_old_chats_are_deleted_and_pinned_ones_stay(tmp_path: Path):
             left = (await Native(client).get("/api/sessions"))["sessions"]
 
     assert ["Pinned"] == [session["title"] for session in left]
+
+
+@requirement("people.retention")
+async def test_an_imported_chat_keeps_its_times_in_lists_and_is_not_old_at_once():
+    """What came from an own export was from "Today"; what came from another program's was deleted within the hour."""
+    app = create_app(Settings(session_days=10), MemoryStore(), NO_HOME)
+    async with Served(app) as served, Client(served.url) as client:
+        api = Native(client)
+        assert 200 == (await client.post("/api/imports", [chatgpt()])).status
+        [other] = (await api.get("/api/sessions"))["sessions"]
+        one = await api.get(f"/api/sessions/{other['id']}?files=inline")
+        assert 201 == (await client.post("/api/sessions/import", one)).status
+        archive = await (await client.get("/api/account/export")).body()
+        imported = await kept_by_retention(app, api)
+        await client.post("/api/sessions/delete", {"sessions": [session["id"] for session in imported]})
+        await brought(client, archive)
+        again = await kept_by_retention(app, api)
+
+    assert ["2023-11-14T22:13:20.500Z"] * 4 == [session["updated_at"] for session in (*imported, *again)]
+    assert all(session["created_at"] > "2024" for session in (*imported, *again))
+
+
+async def kept_by_retention(app: Starlette, api: Native) -> list[dict[str, Any]]:
+    """The chats that are left after a look for old ones."""
+    await app.state.server.data.retention.delete_old()
+    found: list[dict[str, Any]] = (await api.get("/api/sessions"))["sessions"]
+    return found
 
 
 @requirement("people.retention-groups")

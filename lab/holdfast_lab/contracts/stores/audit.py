@@ -122,13 +122,14 @@ async def all_sessions_and_documents_of_an_owner_are_found(case: Case) -> None:
 
 @CHECKS.add
 async def old_chats_are_found_by_their_last_change(case: Case) -> None:
-    """A pinned chat and a pane are never old."""
-    await case.session("old", updated_at=-9.0)
-    await case.session("pinned", updated_at=-9.0, pinned=True)
-    await case.session("pane", updated_at=-9.0, kind="pane")
-    await case.session("new", updated_at=9.0)
-
-    await case.session("other", updated_at=-9.0, owner=case.id("another"))
+    """A pinned chat, a pane, and a chat that was imported since are not old."""
+    old = {"created_at": -9.0, "updated_at": -9.0}
+    await case.session("old", **old)
+    await case.session("pinned", **old, pinned=True)
+    await case.session("pane", **old, kind="pane")
+    await case.session("new", created_at=-9.0, updated_at=9.0)
+    await case.session("imported", created_at=9.0, updated_at=-9.0)
+    await case.session("other", **old, owner=case.id("another"))
 
     async def found(**selected: list[str]) -> list[str]:
         return [id for id, owner in await case.store.old_sessions(-5.0, 10_000, **selected) if case.is_own(id)]

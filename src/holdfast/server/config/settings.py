@@ -293,7 +293,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retention_days: Annotated[float, msgspec.Meta(ge=0)] = math.inf
     """Days after which an ended run outside of a session, and an unused conversation, is deleted. `inf` keeps them."""
     session_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
-    """Days since its last change after which a chat that is not pinned is deleted. `inf` keeps chats."""
+    """Days since its last change or import after which a chat that is not pinned is deleted. `inf` keeps chats."""
     idempotency_days: Annotated[float, msgspec.Meta(gt=0)] = math.inf
     """Days after the end of its run after which an idempotency key is forgotten: a repeated request starts another run.
     `inf` keeps it as long as the run."""

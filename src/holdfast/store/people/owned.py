@@ -16,7 +16,7 @@ class OwnedStore(Protocol):
     async def old_sessions(
         self, before: float, limit: int = 100, *, of: Sequence[str] | None = None, besides: Sequence[str] = ()
     ) -> list[tuple[str, str]]:
-        """Return id and owner of chats that are not pinned and have not changed since a time, the oldest first.
+        """Return id and owner of chats that are not pinned and have not come or changed since a time, the oldest first.
 
         `of` are their owners; None for all but those in `besides`.
         """

@@ -52,7 +52,7 @@ class PeopleReading(Reading):
     def old_sessions(
         self, before: float, of: Sequence[str] | None, besides: Sequence[str], limit: int
     ) -> Querying[list[tuple[str, str]]]:
-        """Return id and owner of chats that have not changed since a time."""
+        """Return id and owner of chats that have not come or changed since a time."""
         conditions, owners = self.owners(of, besides)
         rows = yield ("old_sessions", "old_chat", *conditions), {"before": before, "limit": limit, **owners}
         return [(row["id"], row["owner"]) for row in rows]

@@ -406,7 +406,7 @@ SELECT id FROM sessions WHERE owner = :owner AND id > :after ORDER BY id LIMIT :
 SELECT id, owner FROM sessions WHERE {conditions} ORDER BY updated_at LIMIT :limit
 
 -- name: old_chat
-updated_at < :before AND pinned = 0 AND kind = 'chat'
+updated_at < :before AND created_at < :before AND pinned = 0 AND kind = 'chat'
 
 -- name: old_idempotency
 SELECT owner, key FROM idempotency WHERE EXISTS (

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import IO, Any
 
 import msgspec
@@ -25,7 +24,7 @@ from ...kit.request import System, check_size
 from ..filing.names import chat_folder, tag_names
 from ..importing.zips import MOST_IN_ALL, BoundedZip, ZipRefused
 from ..sessions.session_input import one_line
-from ..sessions.session_transfer import ImportedMessage, imported_message
+from ..sessions.session_transfer import ImportedMessage, as_imported, imported_message
 from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
 from .archived_comparisons import COMPARISONS, NewIdFor, checked_comparison, moved, sessions_of
 
@@ -54,7 +53,6 @@ class _ArchivedMessage(ImportedMessage, frozen=True, kw_only=True):
     id: str
     parent_id: str | None = None
     run_id: str | None = None
-    created_at: datetime | None = None
     figures: Figures | None = None
 
 
@@ -74,7 +72,6 @@ class _ArchivedSession(msgspec.Struct, frozen=True):
     tags: list[str] = []
     archived: bool = False
     head_id: str | None = None
-    created_at: datetime | None = None
 
 
 _Chat = tuple[Session, list[Message]]
@@ -277,7 +274,7 @@ class Importing:
         return replace(session, kind="pane", title="", pinned=False), messages
 
     def _session(self, brought: _ArchivedSession, id: str) -> _Chat:
-        """Return a session of the archive under its new id. Its last change is now, so that retention keeps it."""
+        """Return a session of the archive under its new id."""
         now, self._room = self._now(), MOST_FILES
         messages = self._messages(brought, now)
         session = Session(
@@ -293,11 +290,8 @@ class Importing:
             folder=chat_folder(brought.folder),
             tags=tag_names(brought.tags),
             archived=brought.archived,
-            head_id=messages[-1].id if messages else None,
-            created_at=_seconds(brought.created_at, now),
-            updated_at=now,
         )
-        return session, messages
+        return as_imported(session, messages, now), messages
 
     @staticmethod
     def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:
@@ -314,7 +308,7 @@ class Importing:
             if archived.parent_id not in ids:
                 raise BadArchive(f"The message {archived.id!r} does not follow one that is before it.")
             id = ids[archived.id] = new_id("msg")
-            message = imported_message(archived, _seconds(archived.created_at, now))
+            message = imported_message(archived, now)
             message = replace(message, id=id, parent_id=ids[archived.parent_id], figures=archived.figures)
             messages[archived.id] = self._with_files(message)
         return [messages[archived.id] for archived in self._in_order(brought)]
@@ -345,10 +339,3 @@ class Importing:
             return self._zip.read(name, LARGEST_ENTRY)
         except ZipRefused as error:
             raise BadArchive(str(error)) from None
-
-
-def _seconds(at: datetime | None, now: float) -> float:
-    """Return a time of an archive; the current time if it has none, or one in the future."""
-    if at is None or at.tzinfo is None:
-        return now
-    return min(max(at.timestamp(), 0.0), now)

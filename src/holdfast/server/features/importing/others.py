@@ -19,6 +19,7 @@ from ....ids import ModelName, new_id
 from ....store import Store
 from ..filing.names import chat_folder, tag_names
 from ..sessions.session_input import one_line
+from ..sessions.session_transfer import as_imported, imported_time
 
 ExportSource = Literal["chatgpt", "open-webui", "librechat"]
 
@@ -204,11 +205,8 @@ class ForeignImport:
             archived=chat.archived,
             folder=_names(lambda: chat_folder(chat.folder), ""),
             tags=_names(lambda: tag_names(chat.tags[:_SKIPPED_TAGS]), ()),
-            head_id=messages[-1].id,
-            created_at=_time(chat.created_at, now),
-            updated_at=max(_time(message.created_at, now) for message in messages),
         )
-        return session, messages
+        return as_imported(session, messages, now), messages
 
     def _messages(self, chat: _ForeignChat, now: float) -> list[Message]:
         """Return the messages under new ids. The last one is the head."""
@@ -224,7 +222,7 @@ class ForeignImport:
                 model=ModelName(message.model[:200]) if message.model else None,
                 partial=message.partial,
                 outcome=("interrupted" if message.partial else "completed") if message.role == "assistant" else None,
-                created_at=_time(chat.created_at if message.created_at is None else message.created_at, now),
+                created_at=imported_time(chat.created_at if message.created_at is None else message.created_at, now),
             )
             for message in ordered
         ]
@@ -259,8 +257,3 @@ def _names(made: Callable[[], Any], instead: Any) -> Any:
         return made()
     except HoldfastError:
         return instead
-
-
-def _time(at: float | None, now: float) -> float:
-    """Return a time of the export; the current time if it has none, or one in the future."""
-    return now if at is None else min(max(at, 0.0), now)

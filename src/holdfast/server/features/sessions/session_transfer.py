@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -86,6 +88,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     automatic: bool = False
     compacts: bool = False
     edited: bool = False
+    created_at: datetime | None = None
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
@@ -155,11 +158,8 @@ class SessionTransferApi(Feature):
             on_break=brought.on_break,
             folder=chat_folder(brought.folder),
             tags=tag_names(brought.tags),
-            head_id=messages[-1].id,
-            created_at=now,
-            updated_at=now,
         )
-        session = await self._store.copy_session(session, messages)
+        session = await self._store.copy_session(as_imported(session, messages, now), messages)
         self._engine.touch(session.id, session.owner)
         return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
@@ -173,8 +173,20 @@ def copied(messages: list[Message]) -> list[Message]:
     return copies
 
 
+def as_imported(session: Session, messages: Sequence[Message], now: float) -> Session:
+    """Return a session of an import. Its last message has its place in lists; it was created now, for retention."""
+    head, changed = (messages[-1].id, max(message.created_at for message in messages)) if messages else (None, now)
+    return msgspec.structs.replace(session, head_id=head, created_at=now, updated_at=changed)
+
+
+def imported_time(at: float | None, now: float) -> float:
+    """Return a time of an import; the current time if it has none, or one in the future."""
+    return now if at is None else min(max(at, 0.0), now)
+
+
 def imported_message(archived: ImportedMessage, now: float) -> Message:
     """Return a message of an exported session, without an id and a parent."""
+    at = archived.created_at
     return Message(
         id="",
         role=archived.role,
@@ -189,5 +201,5 @@ def imported_message(archived: ImportedMessage, now: float) -> Message:
         automatic=archived.automatic and archived.role == "user",
         compacts=archived.compacts and archived.automatic and archived.role == "user",
         edited=archived.edited and archived.role == "assistant",
-        created_at=now,
+        created_at=imported_time(at.timestamp() if at and at.tzinfo else None, now),
     )
