@@ -64,7 +64,8 @@ async def test_a_model_makes_one_answer_of_those_that_have_completed(world):
     for words in ("How old is the moon?", "# Answer A\n\nFour billion", "# Answer C\n\n4.5 billion"):
         assert words in asked["content"]
     assert [] == [word for word in ("up/", "Answer B", "broken") if word in asked["content"]]
-    run = await world.api.run(made["run_id"])
+    run, pane = [await world.api.run(id) for id in (made["run_id"], kept["panes"][0]["run_id"])]
+    assert [kept["id"]] * 2 == [run["comparison_id"], pane["comparison_id"]]
     assert ("chat", "detached", made["text"]) == (run["kind"], run["lifetime"], run["text"])
     sessions = await world.api.get("/api/sessions?limit=200")
     assert run["session_id"] not in [each["id"] for each in sessions["sessions"]]

@@ -235,6 +235,17 @@ async def test_an_answer_looks_the_same_in_a_chat_in_a_pane_and_in_a_replay(new_
     await becomes(chat, lambda: tab.page.locator(".replay .screen > .markdown").evaluate(LOOK))
 
 
+@requirement("ui.browser-inspector")
+async def test_the_details_of_a_panes_run_lead_to_its_comparison(new_tab, compare):
+    """They named a model and an id, and nothing by which a person knows what was compared."""
+    kept = await compare.whole([ANSWERS, "up/echo:other"])
+    tab = await new_tab(f"/runs/{kept['panes'][1]['run_id']}")
+    await tab.page.get_by_role("link", name="Open comparison").click()
+    await expect(pane(tab, 1)).to_contain_text("other")
+
+    assert tab.page.url.endswith(f"/compare/{kept['id']}")
+
+
 @requirement("ui.browser-compare")
 async def test_one_pane_is_looked_at_alone_and_copied(new_tab, compare):
     """With eight panes one reads each alone; Esc shows all of them again."""

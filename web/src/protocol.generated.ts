@@ -60,6 +60,7 @@ export interface WaitsFor {
 }
 
 export interface Run {
+  comparison_id: string | null;
   cost: number | null;
   created_at: string;
   id: string;
@@ -80,6 +81,7 @@ export interface Run {
 }
 
 export interface ListedRun {
+  comparison_id: string | null;
   cost: number | null;
   created_at: string;
   id: string;

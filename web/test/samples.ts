@@ -25,6 +25,7 @@ export function runOf(changes: Partial<Run> = {}): Run {
   return {
     id: "run_1",
     session_id: "s",
+    comparison_id: null,
     message_id: "msg_2",
     parent_id: "msg_1",
     model: "up/m",

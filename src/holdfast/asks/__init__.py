@@ -128,6 +128,8 @@ class SessionAsk(_ModelAsk, frozen=True, kw_only=True, tag="session"):
     """What the answer begins with, if it is a fork of an earlier one."""
     compacts: bool = False
     """Whether the answer is a summary that takes the place of what is before it."""
+    comparison_id: str | None = None
+    """The comparison whose answers a synthesis makes one of."""
 
 
 class PaneAsk(_ModelAsk, frozen=True, kw_only=True, tag="pane"):

@@ -70,7 +70,7 @@ class Syntheses:
             raise TooFewAnswers
         now, question = self._engine.now(), asked_for(kept.prompts, used)
         session = Session(id=new_id("ses"), owner=kept.owner, kind="pane", created_at=now, updated_at=now)
-        record = allowed.record(SessionAsk(), session_id=session.id)
+        record = allowed.record(SessionAsk(comparison_id=kept.id), session_id=session.id)
         made = Synthesis(
             run_id=record.id,
             session_id=session.id,

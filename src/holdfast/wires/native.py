@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, overload
 
 import msgspec
 
+from ..asks import PaneAsk, SessionAsk
 from ..error_help import help_at
 from ..events import (
     Completed,
@@ -163,6 +164,7 @@ def run_object(
     return {
         "id": record.id,
         "session_id": record.session_id,
+        "comparison_id": record.ask.comparison_id if isinstance(record.ask, PaneAsk | SessionAsk) else None,
         "message_id": record.message_id,
         "parent_id": record.parent_id,
         "model": record.model,

@@ -101,6 +101,8 @@ class RunJson(TypedDict):
 
     id: str
     session_id: str | None
+    comparison_id: str | None
+    """The comparison of a pane, or of a synthesis."""
     message_id: str | None
     parent_id: str | None
     model: str

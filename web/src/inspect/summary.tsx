@@ -34,7 +34,12 @@ export function Summary({ run, log }: { run: Run; log: RunLog }) {
         ))}
       </dl>
       {settlement?.receipt && <Receipt receipt={settlement.receipt} />}
-      {run.session_id && run.kind !== "pane" && (
+      {run.comparison_id && (
+        <a class="link" href={`/compare/${run.comparison_id}`}>
+          {t().openComparison}
+        </a>
+      )}
+      {run.session_id && !run.comparison_id && (
         <a class="link" href={`/s/${run.session_id}${run.message_id ? `#${run.message_id}` : ""}`}>
           {t().openChat}
         </a>

@@ -473,6 +473,7 @@ export const ar: Words = {
   saveJsonLines: "تنزيل بصيغة JSON Lines",
   summary: "الخلاصة",
   openChat: "فتح المحادثة",
+  openComparison: "فتح المقارنة",
   facts: {
     started: "بدأ",
     waited: "مدة الانتظار",

@@ -435,6 +435,7 @@ export const de: Words = {
   saveJsonLines: "Als JSON Lines herunterladen",
   summary: "Zusammenfassung",
   openChat: "Chat öffnen",
+  openComparison: "Vergleich öffnen",
   facts: {
     started: "Gestartet",
     waited: "In der Warteschlange",

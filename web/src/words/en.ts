@@ -428,6 +428,7 @@ export const en = {
   saveJsonLines: "Download as JSON Lines",
   summary: "Summary",
   openChat: "Open chat",
+  openComparison: "Open comparison",
   facts: {
     started: "Started",
     waited: "Queued for",
