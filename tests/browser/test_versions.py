@@ -131,7 +131,7 @@ async def test_an_answer_is_read_aloud_and_a_message_is_dictated(new_tab, up):
     tab = await new_tab(None)
     await tab.page.add_init_script(VOICE)
     await tab.open()
-    up.enqueue(answer("# A **bold** word. And\n\n- another.\n\n```sh\nrm -rf\n```\n"))
+    up.enqueue(answer("# A **bold** word. And\n\n- another: $E = mc^2$.\n\n  ```sh\n  rm -rf\n  ```\n"))
     await tab.button("Dictate").click()
     await expect(tab.page.get_by_role("dialog")).to_contain_text("Some browsers send the sound to their maker")
     await tab.button("Start dictating").click()
@@ -141,7 +141,7 @@ async def test_an_answer_is_read_aloud_and_a_message_is_dictated(new_tab, up):
     await tab.sees_ending("completed")
     await choose(tab, tab.last_answer, "Read aloud")
 
-    await tab.finds(["A bold word.", "And", "another."], "window.said")
+    await tab.finds(["A bold word.", "And", "another: formula.", "Code."], "window.said")
     await choose(tab, tab.last_answer, "Stop reading")
 
 

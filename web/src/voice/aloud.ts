@@ -1,6 +1,9 @@
 /** Reads a text aloud with a voice of the browser: of this machine, if it has one for the language. */
 import { signal } from "@preact/signals";
-import { withoutMarks } from "../markdown/plain";
+import type { Token, Tokens } from "marked";
+import { Blocks } from "../markdown/blocks";
+import { decodeEntities } from "../markdown/entities";
+import { v } from "../words/versions";
 
 export const canRead = () => "speechSynthesis" in window;
 /** The message that is being read. */
@@ -30,12 +33,51 @@ export function stopReading(): void {
   speechSynthesis.cancel();
 }
 
-/** What is read of a text: without the marks of Markdown, and without blocks of code. */
+/** What is read of a text: what is drawn of it, with a word in place of code and of a formula. */
 export function spoken(text: string): string[] {
-  const lines = text.replace(/^(```|~~~)[^\n]*\n[\s\S]*?(?:^\1[ \t]*$|$(?![\s\S]))/gm, "").split("\n");
-  const plain = lines.map((line) => withoutMarks(line, true).trim()).join("\n");
-  return (plain.match(SENTENCES) ?? []).map((sentence) => sentence.trim()).filter(Boolean);
+  const said = within(new Blocks().finish(text));
+  return (said.match(SENTENCES) ?? []).map((sentence) => sentence.trim()).filter(Boolean);
 }
+
+function within(tokens: readonly Token[] | undefined): string {
+  return tokens?.map(said).join("") ?? "";
+}
+
+function said(token: Token): string {
+  switch (token.type) {
+    case "code":
+      return `${v().code}.\n`;
+    case "mathBlock":
+      return `${v().formula}.\n`;
+    case "math":
+      return v().formula;
+    case "list":
+      return `\n${within(token.items)}`;
+    case "table":
+      return [token.header, ...token.rows].map(saidOfRow).join("");
+    case "paragraph":
+    case "heading":
+    case "blockquote":
+    case "list_item":
+    case "footnote":
+      return `${within(token.tokens)}\n`;
+    case "strong":
+    case "em":
+    case "del":
+    case "link":
+      return within(token.tokens);
+    case "text":
+      return token.tokens ? within(token.tokens) : decodeEntities(token.text);
+    case "codespan":
+    case "escape":
+    case "image":
+      return token.text;
+    default:
+      return " ";
+  }
+}
+
+const saidOfRow = (row: Tokens.TableCell[]) => `${row.map(({ tokens }) => within(tokens)).join(", ")}\n`;
 
 /** A voice of this machine for the page's language: then no text leaves it. Without one the browser chooses. */
 function ownVoice(): SpeechSynthesisVoice | undefined {

@@ -23,6 +23,8 @@ const en = {
   undo: "Undo",
   readAloud: "Read aloud",
   stopReading: "Stop reading",
+  code: "Code",
+  formula: "formula",
   dictateTitle: "Dictate",
   dictateHow:
     "Your browser turns what you say into text. Some browsers send the sound to their maker for that. Holdfast gets only the text.",
@@ -56,6 +58,8 @@ const de: VersionWords = {
   undo: "Rückgängig",
   readAloud: "Vorlesen",
   stopReading: "Vorlesen beenden",
+  code: "Code",
+  formula: "Formel",
   dictateTitle: "Diktieren",
   dictateHow:
     "Ihr Browser macht aus Sprache Text. Manche Browser senden den Ton dafür an ihren Hersteller. Holdfast erhält nur den Text.",
@@ -86,6 +90,8 @@ const ar: VersionWords = {
   undo: "تراجع",
   readAloud: "قراءة بصوت عالٍ",
   stopReading: "إيقاف القراءة",
+  code: "شيفرة",
+  formula: "معادلة",
   dictateTitle: "إملاء صوتي",
   dictateHow: "يحوّل متصفحك كلامك إلى نص. ترسل بعض المتصفحات الصوت إلى صانعها لذلك. لا يتلقى Holdfast إلا النص.",
   dictateStart: "بدء الإملاء",
