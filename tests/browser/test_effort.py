@@ -80,3 +80,5 @@ async def test_the_choice_fits_a_phone_in_every_language(
     await tab.open()
     await expect(tab.page.locator("select.effort")).to_be_visible()
     assert ([], [], 0) == (await findings(tab), await beyond(tab), await sideways(tab))
+    name = tab.page.locator(".model-button .name")
+    assert await name.evaluate("(name) => name.scrollWidth <= name.clientWidth"), "the model's name is cut"
