@@ -50,7 +50,7 @@ async def test_a_pattern_that_takes_too_much_memory_has_no_verdict_and_leaves_no
     patterns = Patterns(time_limit=1.0)
 
     assert await patterns.found(f"(?:{'(?:a?){1000}' * 60}){{1000}}$", "a" * 1000 + "!") is None
-    assert set(children()) == set(before)
+    assert set() == set(children()) - set(before)
 
 
 async def test_the_first_pattern_that_is_none_is_named():
@@ -68,4 +68,4 @@ async def test_patterns_that_take_too_much_memory_to_compile_are_refused_and_lea
 
     assert fault is not None
     assert fault.number is None
-    assert set(children()) == set(before)
+    assert set() == set(children()) - set(before)

@@ -24,11 +24,12 @@ LONGEST_PATTERN = 1000
 COMPILE_LIMIT = 5
 """Seconds of processor time for compiling all patterns of a batch."""
 
-_LONGEST_WAIT = 60.0  # seconds for the same on a busy machine, or on one without limits of processor time
+_LONGEST_WAIT = 60.0  # seconds for the same, or for a start, on a busy machine or one without limits of processor time
 _MEMORY = 1 << 30
 _SEARCHES = limited(
     """
 import json, re, sys
+print(flush=True)
 for line in sys.stdin:
     pattern, text = json.loads(line)
     print(int(re.search(pattern, text) is not None), flush=True)
@@ -104,8 +105,10 @@ class Patterns:
 
     async def _ask(self, question: bytes) -> bytes | None:
         """Return the child's answer: None after the time limit, and empty if the child ended."""
-        child, answer = await self._running(), None
+        answer = None
         try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                child = await self._running()
             async with asyncio.timeout(self._time_limit):
                 answer = await _answer(child, question)
         except TimeoutError:
@@ -120,6 +123,7 @@ class Patterns:
     async def _running(self) -> asyncio.subprocess.Process:
         if self._child is None or self._child.returncode is not None:
             self._child = await start_limited(_SEARCHES)
+            await _answer(self._child, b"")  # its start is no part of a search
         return self._child
 
     async def close(self) -> None:
