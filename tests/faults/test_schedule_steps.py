@@ -32,7 +32,10 @@ WAITS = f"""
 CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN PERFORM pg_advisory_xact_lock_shared({LOCK}); RETURN NEW; END $$
 """
-WAITING = f"FROM pg_locks WHERE locktype = 'advisory' AND objid = {LOCK} AND NOT granted"
+WAITING = f"""
+FROM pg_locks JOIN pg_database ON oid = database
+WHERE datname = current_database() AND locktype = 'advisory' AND objid = {LOCK} AND NOT granted
+"""
 STEPS = {
     "is decided": ("UPDATE ON documents", "NEW.kind = 'schedule' AND {body} LIKE '%\"decided_at\"%'", [[]]),
     "has its run": ("INSERT ON runs", "NEW.n IS NOT NULL", [["begun"]]),
@@ -60,14 +63,17 @@ async def sqlite_held(folder: Path, event: str, condition: str) -> AsyncIterator
     def opened(timeout: float = LONG) -> closing[sqlite3.Connection]:
         return closing(sqlite3.connect(folder / "holdfast.db", timeout=timeout, isolation_level=None))
 
-    async def holds() -> bool:
-        with opened(timeout=0.1) as db:
+    def is_locked() -> bool:
+        with opened(timeout=1.0) as db:  # longer than any other transaction takes
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
                 return True
             db.execute("ROLLBACK")
             return False
+
+    async def holds() -> bool:
+        return await asyncio.to_thread(is_locked)
 
     async def stored() -> list[str]:
         with opened() as db:
@@ -151,7 +157,7 @@ async def test_a_server_that_is_killed_before_an_occurrence_gets_on_has_its_run_
             async with one.client() as client:
                 made = await (await client.post("/api/schedules", {**REPORT, "when": soon()})).json()
             async with asyncio.timeout(LONG):
-                while not await held.holds():  # noqa: ASYNC110 - another process
+                while not (await held.holds() and await held.stored() in expected):  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
             other = await served("two") if url else one
             await one.kill9()
