@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import itertools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -63,7 +64,8 @@ class Postgres:
             "shared_buffers": "32MB",
         }
         if self._is_archived:
-            options |= {"archive_mode": "on", "archive_command": f"cp %p {self._archive}/%f"}
+            there = self._archive / "%f"
+            options |= {"archive_mode": "on", "archive_command": f"cp %p {there}.part && mv {there}.part {there}"}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with open(self._folder / "log", "ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -136,17 +138,23 @@ class Postgres:
         return asked.stdout.decode().split()
 
     def kill(self) -> None:
-        """Kill every process of the server at once, as `kill -9` of the whole service does."""
+        """Kill every process of the server, as `kill -9` of the whole service does, and wait until all have ended.
+
+        A new server is refused the files while one of them is left.
+        """
         assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # from here on it starts no other
         children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True, check=False
+            ["ps", "-o", "pid=", "--ppid", str(self.pid)], capture_output=True, text=True, check=False
         )
+        opened = [os.pidfd_open(int(pid)) for pid in children.stdout.split()]
+        for child in opened:
+            signal.pidfd_send_signal(child, signal.SIGKILL)
         self._process.kill()
-        for pid in map(int, children.stdout.split()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # it ended with the first of them
+        for child in opened:
+            select.select([child], [], [])
+            os.close(child)
         self._process.wait()
 
     def stop(self) -> None:
