@@ -127,6 +127,11 @@ class Response:
         self._frames: deque[Frame] = deque()
         self._parsed = 0
 
+    @property
+    def port(self) -> int:
+        """The port of our side of the connection."""
+        return int(self._socket.getsockname()[1])
+
     # -- reading
 
     async def head(self) -> Self:

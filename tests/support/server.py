@@ -163,11 +163,6 @@ class Process:
         """File descriptors in use."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
-    def open_sockets(self) -> int:
-        """Sockets in use. Files are opened and closed at any time, and would hide one."""
-        folder = f"/proc/{self.pid}/fd"
-        return sum(link_target(f"{folder}/{name}").startswith("socket:") for name in os.listdir(folder))
-
     async def _ready(self, ready: re.Pattern[str], timeout: float) -> re.Match[str]:
         deadline = time.monotonic() + timeout
         while (match := ready.search(self._new_log())) is None:
