@@ -4,7 +4,6 @@ The store has the transactions that ship, on SQLite in memory. What it cannot se
 transactions are one after another here), what the garbage collector takes, real time, and more than a few runs at once.
 """
 
-import gc
 import logging
 from collections.abc import Iterator
 from operator import attrgetter
@@ -36,7 +35,6 @@ def _fast(blocking_is_an_error: BlockBuster) -> Iterator[None]:
     blocking_is_an_error.deactivate()
     yield
     blocking_is_an_error.activate()
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
