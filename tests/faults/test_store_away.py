@@ -325,7 +325,8 @@ async def test_runs_outlast_a_locked_database_and_whoever_asks_is_told_the_truth
                 await up.reached("a-said")
                 refused = await api.send(sessions[2], "Hello?", "up/echo:ok")
                 stopping = asyncio.create_task(client.post(f"/api/runs/{runs[1]}/stop"))
-                closed_at = await up.requests[1].wait_closed()
+                (stopped_request,) = [request for request in up.requests if request.model == "b"]
+                closed_at = await stopped_request.wait_closed()
                 ready, health = await _ready(client, 503), await client.get("/health")
                 meanwhile = [(await api.run(run))["status"] for run in runs]
                 transcript = await api.transcript(sessions[0])

@@ -13,7 +13,7 @@ from tests.requirements import requirement
 from tests.support.long import count
 from tests.support.native import Native
 from tests.support.server import Server, provider
-from tests.support.upstream import Delta, Done, Finish, Headers, Pause, Role, Upstream
+from tests.support.upstream import Delta, Done, Finish, Gate, Headers, Pause, Role, Upstream
 from tests.support.waiting import LONG
 
 NODES = 3
@@ -22,7 +22,7 @@ PIECE = "x" * 40
 """Ten tokens, by the estimate of four characters to a token."""
 BUDGET = 100 * RUNS
 """Tokens: half of what the runs would say."""
-ANSWER = [Headers(), Role(), *[Delta(PIECE), Pause(0.02)] * 20, Finish("stop"), Done()]
+ANSWER = [Headers(), Role(), Gate(), *[Delta(PIECE), Pause(0.02)] * 20, Finish("stop"), Done()]
 
 
 @requirement("budget.nodes", "budget.count")
@@ -38,7 +38,9 @@ async def test_runs_on_three_nodes_overspend_a_budget_by_one_segment_each_at_mos
         async with Server(tmp_path, [provider(up.base_url, models=("long",))], config=config, nodes=NODES) as server:
             async with server.client() as client:
                 api = Native(client)
-                settled = await asyncio.gather(*(run_once(api) for _ in range(RUNS)))
+                runs = await asyncio.gather(*(begun(api) for _ in range(RUNS)))
+                up.open()  # all of them have begun: none has used up what another needs for that
+                settled = [(run_id, await api.settled(run_id)) for run_id in runs]
                 usage = await api.get("/api/usage")
                 refused = await api.send(await api.new_session(), "Go", "up/long")
                 store = await asyncio.to_thread(open_store, server.environment["HOLDFAST_STORE"])
@@ -56,9 +58,8 @@ async def test_runs_on_three_nodes_overspend_a_budget_by_one_segment_each_at_mos
     assert (RUNS, sum(used)) == total(usage)
 
 
-async def run_once(api: Native) -> tuple[str, dict[str, Any]]:
-    run_id = await api.start(await api.new_session(), "Go", "up/long")
-    return run_id, await api.settled(run_id)
+async def begun(api: Native) -> str:
+    return await api.start(await api.new_session(), "Go", "up/long")
 
 
 async def last_saved(store: Store, api: Native, run_id: str) -> int:

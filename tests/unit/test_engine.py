@@ -478,7 +478,7 @@ def test_a_source_that_wants_to_end_the_process_ends_only_its_run(error, keep):
 
     thread = threading.Thread(target=in_its_own_loop)
     thread.start()
-    thread.join(20)
+    thread.join(LONG)
 
     assert [Failed, Stopped, str, Stopped] == [type(thing) for thing in seen]
     assert ("a", "source_failed", "running") == (seen[0].text, seen[0].error.code, seen[2])

@@ -549,9 +549,10 @@ async def test_where_a_big_write_finds_no_space_a_small_one_of_the_same_commit_m
 async def test_a_run_waits_for_space_and_settles_once_with_all_of_its_text(tmp_path):
     """A full disk is a store that is away: the engine goes on asking."""
     async with opened(tmp_path) as store, Core(store) as engine:
+        other = await new_run(store, "other")
         await limit_pages(store, 50)
         run = await engine.start(script(*["word " * 1000] * 100), keep=True)
-        saved, _ = await fill(store, await new_run(store, "other"))
+        saved, _ = await fill(store, other)
         assert saved < 50
         assert run.settlement is None
         await limit_pages(store, 100_000)
