@@ -237,7 +237,7 @@ class Server(Process):
         self._program = list(program)
         self._args = list(args)
         self._timeout = timeout
-        asks_local = not providers or any(each.get("dialect") == "local" for each in providers)
+        asks_local = any(each.get("dialect") == "local" for each in providers)
         offline = {} if asks_local else {"HOLDFAST_OFFLINE": "1"}  # nothing is downloaded that no test asks for
         own = offline | dict(env or {})
         self._peers: list[Server] = []
