@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -137,13 +138,15 @@ def _response(endpoint: Endpoint, status: int, description: str) -> dict[str, An
 
 
 class Description(Feature):
-    """The description of other features."""
+    """The description of other features. It is made when it is first asked for: nothing else here takes as long."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        described = endpoints_of([*features, self])
-        self._description = describe(described, __version__)
+        self._features = features
+        self._description: dict[str, Any] | None = None
 
     @Endpoint("GET", "/openapi.json", who=READ)
     async def openapi_json(self, request: Request) -> ASGIApp:
         """Return the OpenAPI description."""
+        if self._description is None:
+            self._description = await asyncio.to_thread(describe, endpoints_of([*self._features, self]), __version__)
         return Json(self._description)
