@@ -121,6 +121,25 @@ async def test_an_exchange_returns_what_was_stored_before(tallies):
     assert set(range(5)) == {stored.body.count for stored in replaced if stored} | {last}
 
 
+class Suspends(MemoryStore):
+    """A store that lets others go on before it writes."""
+
+    async def put_document(self, document, expected_version=None):
+        await asyncio.sleep(0)
+        return await super().put_document(document, expected_version)
+
+
+async def test_an_exchange_gives_a_document_to_another_owner():
+    """No put does that, so that one which was repeated until it succeeds would never end."""
+    tallies = Documents(Suspends(), "tally", Tally)
+    await tallies.put("t", Tally(1), owner="ann")
+
+    replaced = await asyncio.wait_for(tallies.exchange("t", Tally(2), owner="bob"), LONG)
+
+    assert ("ann", Tally(1)) == (replaced.owner, replaced.body)
+    assert ("bob", Tally(2)) == ((kept := await tallies.get("t")).owner, kept.body)
+
+
 async def test_all_documents_are_read_page_by_page_and_waited_for():
     """A store that is away between two pages delays the reading, and nothing is left out."""
 

@@ -163,8 +163,11 @@ class Documents(Generic[T]):
         """Store a body unconditionally, and return the document that it replaces."""
         while True:
             known = await self.get(id)
+            version = None if known is None else known.version
+            if known is not None and known.owner != owner and await self.delete(id, version=version):
+                version = None  # no put changes an owner
             with suppress(StaleDocument):
-                await self.put(id, body, owner=owner, version=None if known is None else known.version)
+                await self.put(id, body, owner=owner, version=version)
                 return known
 
     async def page(self, *, owner: str | None = None, before: str | None = None, limit: int = PAGE) -> list[Stored[T]]:
