@@ -102,15 +102,19 @@ class Retention:
 
     async def _delete_sessions(self, kept: Kept, now: float) -> None:
         """Delete chats that have not changed for too long, with all that belongs to them."""
-        while old := await self._store.old_sessions(now - kept.days * DAY, besides=kept.longer()):
-            await self._delete_all(old)
+        before = now - kept.days * DAY
+        while old := await self._store.old_sessions(before, besides=kept.longer()):
+            await self._delete_all(old, before)
         for days, owners in kept.shorter():
-            while old := await self._store.old_sessions(now - days * DAY, of=owners):
-                await self._delete_all(old)
+            before = now - days * DAY
+            while old := await self._store.old_sessions(before, of=owners):
+                await self._delete_all(old, before)
 
-    async def _delete_all(self, sessions: Iterable[tuple[str, str]]) -> None:
+    async def _delete_all(self, sessions: Iterable[tuple[str, str]], before: float) -> None:
         for id, owner in sessions:
-            await self._sessions.delete_with_grants(id, owner)
+            session = await self._store.get_session(id)
+            if session is not None and session.updated_at < before:  # or somebody has used it since the list was read
+                await self._sessions.delete_with_grants(id, owner)
 
     async def _forget_keys(self, before: float) -> None:
         """Delete old idempotency keys. After that a repeated request starts its work again."""

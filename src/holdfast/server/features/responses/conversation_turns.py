@@ -97,12 +97,12 @@ async def delete_unused(store: Store, before: Callable[[str], float]) -> None:
     """Delete the conversations that have not changed since a time, by owner, unless a response is being added."""
     conversations = stored_conversations(store)
     unused = [
-        stored.id
+        (stored.id, stored.version)
         async for stored in conversations.all()
         if stored.updated_at < before(stored.owner) and not await _is_growing(store, stored.body)
     ]
-    for id in unused:  # not while they are listed: a page needs the last one of the page before
-        await conversations.delete(id)
+    for id, version in unused:  # not while they are listed: a page needs the last one of the page before
+        await conversations.delete(id, version=version)
 
 
 async def _is_growing(store: Store, known: StoredConversation) -> bool:
