@@ -295,3 +295,27 @@ async def test_webhooks_of_a_person_and_of_the_operator_are_told_how_runs_end(tm
     assert b"secret" not in his_heard[2] + heard["/mine"][1] + heard["/all"][1]
     assert [{name: value for name, value in hook.items() if name != "secret"}] == listed
     assert (204, 404) == (removed.status, again.status)
+
+
+@requirement("hook.runs")
+async def test_a_webhook_that_was_removed_is_not_told_of_a_run_that_goes_on(world):
+    """Whoever removes an address wants nothing sent there any more: not the end of what began before, either."""
+    ears = Ears(200)
+    async with Served(ears.app) as listener, browser(world.server, world.ada) as client:
+        api = Native(client)
+        kept, gone = [
+            await (await client.post("/api/notifications/webhooks", {"url": f"{listener.url}/{path}"})).json()
+            for path in ("kept", "gone")
+        ]
+        world.up.enqueue(gated())
+        run_id = await api.start(await api.new_session(), "Go", "up/m")
+        removed = await client.request("DELETE", f"/api/notifications/webhooks/{gone['id']}")
+        world.up.open("go")
+        await api.settled(run_id)
+        await world.all_delivered()
+        heard = [(await ears.next())[0] for _ in range(ears.heard.qsize())]
+        listed = (await api.get("/api/notifications"))["webhooks"]
+
+    assert 204 == removed.status
+    assert [kept["id"]] == [each["id"] for each in listed]
+    assert ["/kept"] == heard

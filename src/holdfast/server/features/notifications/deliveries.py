@@ -158,11 +158,11 @@ class Deliveries:
         except RunNotFound:
             return  # the run was never started, or was deleted
         if target.hears_waits and run.record.session_id is not None:
-            await self._tell_waits(stored.id, run, run.record.session_id, target)
+            await self._tell_waits(stored, run, run.record.session_id, target)
         settled = await run.settled()
         at = run.record.settled_at or self._engine.now()
         await asyncio.sleep(target.pause)
-        await self._tell(target, News(run, settled, at))
+        await self._tell(stored, target, News(run, settled, at))
 
     async def target_of(self, stored: Stored[Delivery]) -> Target | None:
         """Return the one who is told; None if it is gone."""
@@ -178,7 +178,7 @@ class Deliveries:
             return None
         return Listener(webhook.url, await self._persons.key_of(webhook), webhook.events, self._posting, name=name)
 
-    async def _tell_waits(self, id: str, run: Run, session_id: str, target: Target) -> None:
+    async def _tell_waits(self, stored: Stored[Delivery], run: Run, session_id: str, target: Target) -> None:
         """Tell each time that the run begins to wait for a person, until it has settled."""
         changed = asyncio.Event()
         unwatch = self._engine.watch_session(session_id, changed.set)
@@ -192,9 +192,9 @@ class Deliveries:
                     if not is_told:
                         await asyncio.wait({ended}, timeout=target.pause or 0.001)
                     is_told = await self._waits(run, session_id)
-                    times = await self._note_waiting(id, is_told=is_told)
+                    times = await self._note_waiting(stored.id, is_told=is_told)
                     if times is not None:
-                        await self._tell(target, News(run, None, self._engine.now(), times))
+                        await self._tell(stored, target, News(run, None, self._engine.now(), times))
                 await changed.wait()
         finally:
             unwatch()
@@ -219,19 +219,22 @@ class Deliveries:
         await self.jobs.retry(lambda: self._deliveries.change(id, noted))
         return times[0] if times else None
 
-    async def _tell(self, target: Target, news: News) -> None:
+    async def _tell(self, stored: Stored[Delivery], target: Target, news: News) -> None:
         """Tell a target until it has heard, or nobody wants to hear it any more."""
         backoff = Backoff(PAUSE, LONGEST_PAUSE, spread=(0.8, 1.2))
-        while not await self._has_heard(target, news):
+        while not await self._has_heard(stored, target, news):
             if self._engine.now() > news.at + target.gives_up:
                 logger.error("%s: giving up on %s", target.place, news.run.id)
                 return
             await asyncio.sleep(backoff.next())
 
-    async def _has_heard(self, target: Target, news: News) -> bool:
-        """Tell once. A store that is away means another try by the same target, which knows whom it has told."""
+    async def _has_heard(self, stored: Stored[Delivery], target: Target, news: News) -> bool:
+        """Tell once, unless the target was removed meanwhile.
+
+        A store that is away means another try by the same target, which knows whom it has told.
+        """
         try:
-            return await target.tell(news)
+            return await self.target_of(stored) is None or await target.tell(news)
         except StoreUnavailable:
             return False
 
