@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.access import Access
-from holdfast.errors import StoreUnavailable
-from holdfast.server.features.accounts.people.accounts import Account
+from holdfast.errors import StaleDocument, StoreUnavailable
+from holdfast.server.features.accounts.people.accounts import Account, Accounts, NameTaken
 from holdfast.server.features.accounts.people.callers import Callers
 from holdfast.server.features.accounts.people.changes import KEPT, LOOK_BACK
 from holdfast.server.features.accounts.people.people import LastAdmin, People
@@ -333,3 +333,108 @@ async def test_a_limit_of_shares_holds_for_links_and_groups_that_are_made_at_onc
 
     assert 5 == sum(isinstance(result, TooManyShares) for result in results)
     assert MOST_SHARES == len(await shares.of_owner("ada"))
+
+
+class AnswersLate(MemoryStore):
+    """A store whose first answer about a share is late: it arrives while a later question is answered."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_read, self.may_answer, self.is_noted = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def get_document(self, kind, id):
+        found = await super().get_document(kind, id)
+        if kind == "share" and not self.is_read.is_set():
+            self.is_read.set()
+            await self.may_answer.wait()
+        elif kind == "share" and found is None:
+            self.may_answer.set()
+            await asyncio.sleep(0)
+        return found
+
+    async def put_document(self, document, expected_version=None):
+        if document.kind == "access_change":
+            self.is_noted.set()
+        return await super().put_document(document, expected_version)
+
+
+@requirement("share.ends")
+async def test_a_share_that_is_revoked_while_its_readers_are_checked_ends_for_them():
+    """What was read before the end says nothing about it, however late it arrives."""
+    shares = Shares(store := AnswersLate())
+    _, share = await shares.add_link("ada", Share(session_id="ses_1"))
+    reader = shares.lend(Access("bob"), share)
+    reader.watch(lambda: None)
+    checking = asyncio.create_task(shares.refresh())
+    await store.is_read.wait()
+    revoking = asyncio.create_task(shares.revoke(share.id))
+    await store.is_noted.wait()
+    store.may_answer.set()
+    await asyncio.gather(checking, revoking)
+
+    assert reader.is_revoked
+
+
+class RevokedMeanwhile(MemoryStore):
+    """A store in which a share is revoked just before the index of its group is written."""
+
+    shares: Shares
+
+    async def put_document(self, document, expected_version=None):
+        if document.kind == "group_share":
+            await self.shares.revoke(document.id)
+        return await super().put_document(document, expected_version)
+
+
+@requirement("share.group-ends")
+async def test_sharing_with_a_group_what_is_revoked_meanwhile_is_a_conflict():
+    """Of two tabs of one person one shares, and the other one revokes: no share is left, and nobody is told of one."""
+    store = RevokedMeanwhile()
+    shares = store.shares = Shares(store)
+
+    with pytest.raises(StaleDocument):
+        await shares.add_group("ada", Share(session_id="ses_1", group="grp_1"))
+    assert [] == await shares.of_owner("ada")
+
+
+class HoldsTheEnd(MemoryStore):
+    """A store that stops before the index of accounts loses an entry."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def delete_document(self, kind, id, version=None):
+        if kind == "account_index":
+            self.asked.set()
+            await self.may_end.wait()
+        return await super().delete_document(kind, id, version)
+
+
+@requirement("people.sign-in")
+async def test_a_name_that_is_given_again_while_its_account_is_deleted_belongs_to_the_new_one():
+    """Its person could not sign in: the end of the old account would take the name away from the new one."""
+    now = 1_000_000.0
+    accounts = Accounts(store := HoldsTheEnd(), now=lambda: now)
+    old = await accounts.add(Account(name="ada", owner=""))
+    now += 3600
+    deleting = asyncio.create_task(accounts.delete(old.id))
+    await store.asked.wait()
+    new = await accounts.add(Account(name="ada", owner=""))
+    store.may_end.set()
+    await deleting
+
+    assert new.id == (await accounts.find("ada")).id
+
+
+@requirement("people.sign-in")
+async def test_a_change_that_is_refused_for_one_name_claims_no_other():
+    """A name and an e-mail address change together: whoever wants the free one later gets it."""
+    accounts = Accounts(MemoryStore())
+    ada, bob = [await accounts.add(Account(name=name, owner="", email=f"{name}@x.org")) for name in ("ada", "bob")]
+    for taken in ({"name": "eve", "email": "bob@x.org"}, {"name": "bob", "email": "eve@x.org"}):
+        with pytest.raises(NameTaken):
+            await accounts.change(ada.id, lambda account, taken=taken: replace(account, **taken))
+    eve = await accounts.add(Account(name="eve", owner="", email="eve@x.org"))
+
+    assert [ada.id, bob.id, eve.id] == [(await accounts.find(name)).id for name in ("ada", "bob@x.org", "eve@x.org")]

@@ -7,6 +7,7 @@ every node, within a second. No endpoint has to check this itself.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -178,6 +179,7 @@ class Shares:
         self._by_group = Documents(store, "group_share", _InGroup, now=now)
         self._changes = AccessChanges(store, now=now)
         self._now = now
+        self._refreshing = asyncio.Lock()
         self._loans: dict[Loan, None] = {}
         """The loans that open streams of this node depend on."""
 
@@ -197,8 +199,8 @@ class Shares:
         if await self._all.exchange(id, share, owner=owner) is not None:
             await self._changed(id)
         await self._by_group.exchange(id, _InGroup(share.session_id), owner=share.group)
-        stored = await self._all.get(id)
-        assert stored is not None
+        if (stored := await self._all.get(id)) is None:
+            raise StaleDocument("share", id)  # it was revoked meanwhile
         return stored
 
     async def _add(self, id: str, share: Share, owner: str) -> Stored[Share]:
@@ -297,13 +299,14 @@ class Shares:
         """End the streams of shares that any node has revoked, and those whose readers have lost their right."""
         if not self._loans:
             return
-        if self._changes.are_lost:
-            await self._changes.skip()
-            self._doubt(None)
-        async for change in self._changes.read():
-            if change.of in ("share", "account"):
-                self._doubt(change.id if change.of == "share" else None)
-        await self._check_loans()
+        async with self._refreshing:  # one that has read a share before its end would remove the doubt of another
+            if self._changes.are_lost:
+                await self._changes.skip()
+                self._doubt(None)
+            async for change in self._changes.read():
+                if change.of in ("share", "account"):
+                    self._doubt(change.id if change.of == "share" else None)
+            await self._check_loans()
 
     def _doubt(self, share: str | None) -> None:
         """Mark the loans of a share as unchecked; with None, all loans. They stay so until they are checked."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
 from .....access import NO_BUDGET, AccountRole, Budget
-from .....errors import BadRequest, Conflict, NotFound, OwnerTaken
+from .....errors import BadRequest, Conflict, NotFound, OwnerTaken, StaleDocument
 from .....ids import new_id
 from .....store import Store
 from .....store.documents import DocumentGuard, Documents, Stored
@@ -200,8 +201,7 @@ class Accounts:
                 claimed.append(entry)
             stored = await self._all.add(id, account, lambda document: self._store.add_account(document, account.owner))
         except (NameTaken, OwnerTaken):
-            for entry in claimed:
-                await self._index.delete(entry)
+            await self._release(claimed, id)
             raise
         await self.changes.note("account", id)
         return stored
@@ -210,25 +210,28 @@ class Accounts:
         self, id: str, change: Callable[[Account], Account], check: AccountCheck | None = None
     ) -> Stored[Account]:
         """Change an account, serialized with changes of others, which `check` may read. `NotFound` if none."""
-        known = await self._known(id)
-        before = set(_entries(known.body))
+        before: set[str] = set()
         claimed: list[str] = []
 
         async def changed(account: Account) -> Account:
+            before.update(_entries(account))
             after = change(account)
             if check is not None:
                 await check(account, after)
             check_names(after.name, after.email)
-            for entry in set(_entries(after)) - before - set(claimed):
+            for entry in set(_entries(after)) - set(_entries(account)) - set(claimed):
                 await self._claim(entry, id)
                 claimed.append(entry)
             return after
 
-        stored = await self._all.change_alone(id, changed, among=self._one_at_a_time)
+        try:
+            stored = await self._all.change_alone(id, changed, among=self._one_at_a_time)
+        except NameTaken:
+            await self._release(set(claimed) - before, id)
+            raise
         if stored is None:
             raise _no_account(id)
-        for entry in (before | set(claimed)) - set(_entries(stored.body)):
-            await self._index.delete(entry)
+        await self._release((before | set(claimed)) - set(_entries(stored.body)), id)
         await self.changes.note("account", id)
         return stored
 
@@ -242,17 +245,12 @@ class Accounts:
 
     async def delete(self, id: str) -> None:
         """Delete an account and its index entries. The caller deletes the data of its owner."""
-        known = await self._known(id)
+        if (known := await self._all.get(id)) is None:
+            raise _no_account(id)
         await self._store.release_owner(known.body.owner)
         await self._all.delete(id)
-        for entry in _entries(known.body):
-            await self._index.delete(entry)
+        await self._release(_entries(known.body), id)
         await self.changes.note("account", id)
-
-    async def _known(self, id: str) -> Stored[Account]:
-        if (stored := await self._all.get(id)) is None:
-            raise _no_account(id)
-        return stored
 
     async def _indexed(self, entry: str) -> Stored[Account] | None:
         found = await self._index.get(entry)
@@ -263,10 +261,17 @@ class Accounts:
         stored = await self._index.get_or_create(entry, _Of(id))
         if stored.body.account == id:
             return
-        if await self._all.get(stored.body.account) is not None or self._now() - stored.created_at < _BEING_ADDED:
-            kind, _, taken = entry.partition(" ")
-            raise NameTaken(f"Another account has the {_SHOWN.get(kind, kind)} {taken!r}.")
-        await self._index.exchange(entry, _Of(id))
+        if await self._all.get(stored.body.account) is None and self._now() - stored.created_at >= _BEING_ADDED:
+            with suppress(StaleDocument):
+                await self._index.put(entry, _Of(id), version=stored.version)
+                return
+        kind, _, taken = entry.partition(" ")
+        raise NameTaken(f"Another account has the {_SHOWN.get(kind, kind)} {taken!r}.")
+
+    async def _release(self, entries: Iterable[str], id: str) -> None:
+        """Give up names of an account, unless another account has taken them meanwhile."""
+        for entry in entries:
+            await self._index.change_or_delete(entry, lambda of: None if of.account == id else of)
 
 
 _BEING_ADDED = 60.0  # timeout of adding an account, in seconds
