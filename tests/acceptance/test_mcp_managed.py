@@ -176,6 +176,40 @@ async def test_a_run_that_goes_on_keeps_the_server_that_was_removed(tmp_path, up
     assert "cancelled" in seen.read_text().split()
 
 
+SLOW_TO_BEGIN = """
+import os, pathlib, runpy, sys, time
+folder = pathlib.Path(sys.argv[1])
+(folder / "pid").write_text(str(os.getpid()))
+(folder / "pid").rename(folder / "began")
+while not (folder / "go").exists():
+    time.sleep(0.02)
+sys.argv = [sys.argv[2], str(folder / "seen")]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@requirement("mcp.managed")
+async def test_a_server_that_is_removed_while_it_is_connected_leaves_no_process(tmp_path, up):
+    """It takes a while to begin. What connects meanwhile must not keep it for ever."""
+    described = stdio(tmp_path, args=["-c", SLOW_TO_BEGIN, str(tmp_path), str(SERVER)])
+    async with serving(tmp_path, up) as client:
+        await client.post("/api/mcp", described)
+        connecting = asyncio.create_task(client.post("/api/mcp/slow/connect"))
+        async with asyncio.timeout(LONG):
+            while not (tmp_path / "began").exists():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.02)
+        removed = await client.request("DELETE", "/api/mcp/slow")
+        (tmp_path / "go").touch()
+        found = await (await connecting).json()
+        process = Path("/proc") / (tmp_path / "began").read_text()
+        async with asyncio.timeout(LONG):
+            while process.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    assert 204 == removed.status
+    assert (False, "MCP server slow is closed: it was removed, or Holdfast is ending.") == (found["ok"], found["why"])
+
+
 @requirement("mcp.programs")
 async def test_programs_are_set_up_by_people_and_not_by_keys(tmp_path):
     """A command runs with the rights of the server: an admin's key in a script is not enough for that."""

@@ -159,6 +159,71 @@ async def test_each_person_has_an_account_and_a_shared_one_is_the_admins_to_conn
     assert "a lamp" == shared["output"]
 
 
+class Meanwhile(MemoryStore):
+    """A store on which other requests go on: something may happen before it answers about an account."""
+
+    then: Any = None
+
+    async def get_document(self, kind: str, id: str) -> Any:
+        if kind == "mcp_account" and self.then is not None:
+            then, self.then = self.then, None
+            await then()
+        await asyncio.sleep(0)
+        return await super().get_document(kind, id)
+
+
+@requirement("mcp.oauth")
+async def test_a_shared_account_is_connected_anew_by_another_admin(tmp_path, lab):
+    """The first admin may have left: the account is the server's, whoever has connected it."""
+    async with serving(tmp_path, lab, store=Meanwhile(), shared=True) as served:
+        admin = await first_admin(served)
+        other = await add_person(served, admin, "bob", role="admin")
+        async with browser(served, admin) as ada, browser(served, other) as bob:
+            await connect(ada, lab)
+            lab.end_access()
+            await connect(bob, lab)
+            found = await called(ada)
+
+    assert "a lamp" == found["output"]
+
+
+@requirement("mcp.oauth")
+async def test_an_account_at_a_server_that_is_removed_meanwhile_is_not_kept(tmp_path, lab):
+    """Its tokens would be for nothing, and nobody could disconnect it."""
+    store = Meanwhile()
+    async with serving(tmp_path, lab, store=store) as served, served.client() as client:
+        web = {"name": "web", "url": f"{lab.url}/mcp", "auth": "oauth"}
+        assert 201 == (await client.post("/api/mcp", web)).status
+        brought = await allowed(client, lab, "web")
+        store.then = lambda: client.request("DELETE", "/api/mcp/web")
+        finished = await code_of(await client.post("/api/mcp-accounts", brought))
+        kept = await store.list_documents("mcp_account")
+
+    assert (404, "not_found") == finished
+    assert [] == kept
+    assert {each for each in lab.granted if not each.startswith("code")} == set(lab.revoked)
+
+
+@requirement("mcp.oauth", "mcp.managed")
+async def test_servers_are_listed_and_disconnected_while_others_are_removed(tmp_path, lab):
+    """What is gone by then is no error of the server."""
+    store = Meanwhile()
+    async with serving(tmp_path, lab, store=store) as served, served.client() as client:
+        for name in ("one", "two"):
+            web = {"name": name, "url": f"{lab.url}/mcp", "auth": "oauth"}
+            assert 201 == (await client.post("/api/mcp", web)).status
+        await connect(client, lab, "one")
+        store.then = lambda: client.request("DELETE", "/api/mcp/two")
+        listed = await client.get("/api/mcp")
+        left = await client.get("/api/mcp")
+        store.then = lambda: client.request("DELETE", "/api/mcp/one")
+        gone = await client.request("DELETE", "/api/mcp-accounts/one")
+
+    assert (200, 200) == (listed.status, left.status)
+    assert ["desk", "one"] == [each["name"] for each in (await left.json())["servers"]]
+    assert 404 == gone.status
+
+
 @requirement("mcp.oauth-attempt")
 async def test_only_who_has_begun_finishes_and_only_once(tmp_path, lab):
     """A link with somebody else's code must not connect their account to mine, nor mine to theirs."""

@@ -216,9 +216,8 @@ class ToolServer:
         self._not_before = time.monotonic() + self._backoff.next()
 
     async def _connect(self) -> McpConnection:
-        name = self.described.name
         if self._is_closed:
-            raise ToolServerAway(f"MCP server {name} is closed: Holdfast is ending.")
+            raise self._closed()
         try:  # loading the SDK takes a second, which would block the event loop
             kind = await asyncio.to_thread(importlib.import_module, "holdfast.agents.mcp.connection")
         except ImportError as error:
@@ -228,6 +227,8 @@ class ToolServer:
         connection: McpConnection = kind.McpConnection(self.described, self._table, self._bearer)
         try:
             await connection.is_ready(CONNECT)
+            if self._is_closed:  # meanwhile: nobody would close the connection
+                raise self._closed()
         except BaseException as error:
             self.failure = str(error)
             self._wait_longer()
@@ -235,6 +236,9 @@ class ToolServer:
             raise
         self.failure = ""
         return connection
+
+    def _closed(self) -> ToolServerAway:
+        return ToolServerAway(f"MCP server {self.described.name} is closed: it was removed, or Holdfast is ending.")
 
     def _retire(self, connection: McpConnection) -> None:
         """Close a connection after its calls have ended, in a background task."""

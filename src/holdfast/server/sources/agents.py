@@ -306,7 +306,8 @@ class AgentSources:
         """
         prefix, _, name = record.model.partition("/")
         if prefix == AGENT:
-            if name not in self.agents or not await self._users.owner_may_use(record, name):
+            may_use = await self._users.owner_may_use(record, name)
+            if not may_use or name not in self.agents:
                 raise _not_there(record)
             return self.agents[name]
         may_use = _has_default(record) and await self._users.owner_may_use(record, DEFAULT)
@@ -418,10 +419,9 @@ class AgentSources:
         await self._work(run, run.record, done, None, out)
 
     async def _work(self, run: Run, record: RunRecord, done: Steps | None, used: Usage | None, out: Outlet) -> None:
-        agent = await self.find(record)
-        await self._check(agent)
-        self._at_work[run.id] = agent
+        agent = self._at_work[run.id] = await self.find(record)
         try:
+            await self._check(agent)
             await self._work_with(agent, run, record, done, used, out)
         finally:
             del self._at_work[run.id]

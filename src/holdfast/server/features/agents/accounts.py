@@ -145,11 +145,11 @@ class McpAccounts:
     async def disconnect(self, server: McpSettings, owner: str) -> bool:
         """Forget an account, and revoke its tokens. False if none is connected."""
         id = _id_of(server, owner)
-        stored = await self._all.get(id)
-        if stored is None or not await self._all.delete(id):
-            return False
-        await self._revoke(server, stored)
-        return True
+        while (stored := await self._all.get(id)) is not None:
+            if await self._all.delete(id, version=stored.version):  # or else it has newer tokens now
+                await self._revoke(server, stored)
+                return True
+        return False
 
     async def forget_server(self, name: str) -> None:
         """Forget all accounts at an MCP server that was removed: another one may get its name."""

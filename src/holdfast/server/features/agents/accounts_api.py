@@ -83,18 +83,24 @@ class AccountsApi(Feature):
         note_of(request).details = {"name": name}
         if not answer.code or answer.error:
             raise AccountNotConnected(f"The access to {name} was not granted.")
-        server = self._reachable(caller, name)
+        server, connection = self._reachable(caller, name), self._equipment.servers[name].of(caller.owner)
         await self._accounts.finish(server, caller.owner, begun, answer.code, answer.iss)
-        self._equipment.servers[name].of(caller.owner).rest(0.0)
+        connection.rest(0.0)
+        try:
+            server = self._reachable(caller, name)
+        except NotFound:  # it was removed meanwhile, with the accounts that it had
+            await self._accounts.disconnect(server, caller.owner)
+            raise
         return Json(await self._shown(server, caller))
 
     @Endpoint("DELETE", _ACCOUNT, who=CHAT, audit="mcp_account.disconnect", answers={404: "not connected"})
     async def disconnect_mcp_account(self, request: Request) -> ASGIApp:
         """Disconnect an account: its tokens are revoked, if the server for it offers that, and forgotten."""
         server, owner = self._server(request), access_of(request).owner
+        connection = self._equipment.servers[server.name].of(owner)
         if not await self._accounts.disconnect(server, owner):
             raise NotFound(f"No account is connected at the MCP server {server.name!r}.")
-        self._equipment.servers[server.name].of(owner).rest(0.0)
+        connection.rest(0.0)
         return NoContent()
 
     def _server(self, request: Request) -> McpSettings:

@@ -133,6 +133,7 @@ class AgentList:
         made, _ = await self._made(change)
 
         def replaced(saved: Saved) -> Saved:
+            self.own(name)  # or it was removed meanwhile
             return replace(saved, agents=tuple(made if each.name == name else each for each in saved.agents))
 
         await self._configured.change_saved(replaced)
@@ -140,9 +141,9 @@ class AgentList:
 
     async def remove(self, name: str) -> None:
         """Remove one. Runs that go on come to their end."""
-        self.own(name)
 
         def removed(saved: Saved) -> Saved:
+            self.own(name)
             return replace(saved, agents=tuple(each for each in saved.agents if each.name != name))
 
         await self._configured.change_saved(removed)

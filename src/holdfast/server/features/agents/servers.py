@@ -131,7 +131,9 @@ class Servers:
 
     def standing(self, name: str, owner: str) -> Connected:
         """Return the state of an owner's connection."""
-        server = self._equipment.servers[name].of(owner)
+        if (servers := self._equipment.servers.get(name)) is None:
+            return Connected("idle", None)  # it was removed a moment ago
+        server = servers.of(owner)
         if server.is_connected:
             return Connected("connected", None)
         return Connected("failed", server.failure) if server.failure else Connected("idle", None)
@@ -159,12 +161,14 @@ class Servers:
 
     async def replace(self, name: str, change: McpChange) -> McpSettings:
         """Replace one. Runs that go on keep their connection."""
-        before = self.own(name)
-        made = self._made(change, before)
+        before = made = self.own(name)
         if change.name != name:
             raise BadRequest("The name of an MCP server cannot be changed: agents have its tools by it.", param="name")
 
         def replaced(saved: Saved) -> Saved:
+            nonlocal before, made
+            before = self.own(name)
+            made = self._made(change, before)
             return replace(saved, mcp=tuple(made if each.name == name else each for each in saved.mcp))
 
         await self._configured.change_saved(replaced)
@@ -174,9 +178,9 @@ class Servers:
 
     async def remove(self, name: str) -> None:
         """Remove one that no agent has."""
-        self.own(name)
 
         def removed(saved: Saved) -> Saved:
+            self.own(name)
             if users := self.users(name):
                 raise InUse(f"The agent {users[0]!r} has the tools of {name!r}. Take them from it first.")
             return replace(saved, mcp=tuple(each for each in saved.mcp if each.name != name))
@@ -236,8 +240,11 @@ class Servers:
 
     async def connect(self, name: str, owner: str) -> FoundTools:
         """Connect to a server, and list its tools."""
+        return await self._found(self._server(name, owner))
+
+    def _server(self, name: str, owner: str) -> ToolServer:
         self.described(name)
-        return await self._found(self._equipment.servers[name].of(owner))
+        return self._equipment.servers[name].of(owner)
 
     async def _found(self, server: ToolServer) -> FoundTools:
         allowed = server.described.tools
@@ -258,13 +265,13 @@ class Servers:
 
     async def call(self, name: str, trial: Trial, owner: str) -> tuple[ToolOutput, float]:
         """Call a tool of a server as a person asks for it. Return its output, and how many seconds it took."""
-        found = await self.connect(name, owner)
+        server = self._server(name, owner)
+        found = await self._found(server)
         if not found.ok:
             raise ToolServerAway(found.why or "")
         if not any(tool.name == trial.tool for tool in found.tools):
             raise NotFound(f"The MCP server {name!r} has no tool {trial.tool[:64]!r}.")
-        server, began = self._equipment.servers[name].of(owner), time.monotonic()
-        context = ToolContext(call_id=new_id("call"))
+        context, began = ToolContext(call_id=new_id("call")), time.monotonic()
         try:
             async with asyncio.timeout(server.described.timeout or LONGEST_TRIAL):
                 output = await server.call(trial.tool, trial.arguments, context)
