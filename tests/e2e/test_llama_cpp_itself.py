@@ -110,7 +110,7 @@ async def leaving(dialect: Dialect) -> dict[str, Any]:
 @pytest.mark.parametrize("scene", [refusals, coming_back, leaving], ids=lambda scene: scene.__name__)
 async def test_both_servers_answer_alike(llama, tmp_path, scene):
     """Statuses, shapes and what is where: whatever differs is in the table of docs/wires/llama-cpp.md."""
-    async with Client(llama.address, {"authorization": f"Bearer {UP_KEY}"}, timeout=60) as client:
+    async with Client(llama.address, {"authorization": f"Bearer {UP_KEY}"}) as client:
         theirs = await scene(Dialect(client, "smollm2"))
     async with Server(tmp_path, [llama.as_provider()]) as server, server.client() as client:
         ours = await scene(Dialect(client, "llamacpp/smollm2"))

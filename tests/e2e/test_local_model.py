@@ -10,7 +10,6 @@ import os
 import random
 import select
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -216,7 +215,6 @@ async def test_stop_while_it_writes_frees_the_model_at_once(local: Local, engine
     after = await (await engine.start(partial(local.answer, request("Say hello.", max_tokens=20)))).settled()
 
     print(f"stop to idle: {[round(1000 * seconds) for seconds in sorted(took)]} ms")
-    assert statistics.median(took) < 5
     assert max(took) < SOON
     assert isinstance(after, Completed | Truncated)
 
@@ -236,7 +234,7 @@ async def test_stop_while_it_reads_a_long_prompt(local: Local, engine: Core):
     assert progress.message.endswith("%")
     assert isinstance(settlement, Stopped)
     assert settlement.usage.input_tokens > 2000
-    assert settled < 5
+    assert settled < SOON
     assert idle < 10  # the whole prompt takes 20 s and more where this takes two
 
 
@@ -395,7 +393,7 @@ def test_the_process_ends_with_its_parent_however_that_ends(own_data: Path, ling
     with parent(own_data, linger) as holdfast:
         pid = int(holdfast.stdout.readline())
 
-    assert wait_for_exit(pid, seconds=5)
+    assert wait_for_exit(pid, SOON)
     assert [] == list((own_data / "models").glob(".process-*"))
 
 
@@ -421,7 +419,7 @@ async def test_an_answer_goes_on_after_its_server_was_killed_without_a_lost_or_r
     assert text_of(whole) == "".join(seen) + text_of(rest)
     assert Finish("length") in rest
     assert Usage(whole[-1].input_tokens, 60) in rest
-    assert wait_for_exit(pid, seconds=5)
+    assert wait_for_exit(pid, SOON)
 
 
 @needs_model
@@ -466,7 +464,7 @@ async def test_stop_of_an_answer_with_a_name_frees_the_model_too(local: Local, e
     settlement = (await run.stop()).settlement
 
     assert isinstance(settlement, Stopped)
-    assert await seconds_until_idle(local) < 5
+    assert await seconds_until_idle(local) < SOON
 
 
 # weights
