@@ -43,10 +43,13 @@ class Canary:
     def __init__(self) -> None:
         self.heard = b""
         self.redirects_to = ""
+        self.seconds = 0.0
+        """How long each answer takes."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             self.heard += data
+            await asyncio.sleep(self.seconds)
             body = b'{"status": "ok", "data": [{"id": "m"}], "models": [], "default": "m", "sessions": [], "runs": []}'
             first = f"307 Temporary Redirect\r\nlocation: {self.redirects_to}" if self.redirects_to else "200 OK"
             head = f"HTTP/1.1 {first}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -312,6 +315,19 @@ async def test_a_socket_that_somebody_else_can_have_made_is_passed_over(shell, s
         await shell("run", "my secret question", "-m", "scripted/echo")
 
     assert b"" == stranger.heard
+
+
+async def test_a_server_that_is_only_busy_is_not_passed_over(shell):
+    """The command took it for gone after a second, and then refused the data folder because a server holds it."""
+    data = shell.home / "data" / "holdfast"
+    data.mkdir(parents=True, mode=0o700)
+    busy = Canary()
+    busy.seconds = 1.5
+    async with await asyncio.start_unix_server(busy.answer, data / "holdfast.sock"):
+        shown = await shell("models")
+
+    assert 0 == shown.code, shown.err
+    assert b"GET /api/models" in busy.heard
 
 
 @requirement("safe.key-address")

@@ -35,6 +35,8 @@ from .commands import settings_file_in_use, settings_options
 
 CALL_SECONDS = 60.0
 """Timeout of a call in seconds. Streams have none."""
+BUSY_SECONDS = 5.0
+"""Timeout for the first answer of the user's own server, in seconds. A server that is only busy is not passed over."""
 
 Object = dict[str, Any]
 Params = dict[str, str | int]
@@ -276,7 +278,7 @@ async def _in_folder(stack: AsyncExitStack, folder: pathlib.Path, headers: Mappi
     if not is_private(folder):
         return None
     http = stack.enter_context(through(folder, headers))
-    return Api(http, f"the server on {folder}") if await is_there(http) else None
+    return Api(http, f"the server on {folder}") if await is_there(http, BUSY_SECONDS) else None
 
 
 class Alive(msgspec.Struct):
@@ -316,10 +318,10 @@ async def answers_at(url: str) -> bool:
         return await is_there(http)
 
 
-async def is_there(http: Client) -> bool:
+async def is_there(http: Client, seconds: float = 1.0) -> bool:
     """True if a Holdfast server seems to answer."""
     with suppress(NotThere, Broken, TimeoutError):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(seconds):
             with closing(await http.send("GET", "/health")) as response:
                 return response.status == 200 and "status" in _loosely(await response.read_all())
     return False
