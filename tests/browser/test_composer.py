@@ -48,6 +48,16 @@ BRING = """([way, kind, encoded]) => {
 }"""
 
 
+# Begins a call that is made as soon as the page is drawn, before the browser has drawn a frame of it.
+WHEN_DRAWN = """
+const whenDrawn = (then) => new MutationObserver((_, observer) => {
+    if (!document.querySelector("#composer")) return;
+    observer.disconnect();
+    then();
+}).observe(document, {childList: true, subtree: true});
+whenDrawn(() =>"""
+
+
 async def bring(tab: Tab, way: str, content: bytes, kind: str = "image/png") -> None:
     """Paste a file, drop it, or choose it from the disk."""
     if way == "choose":
@@ -175,6 +185,22 @@ async def test_a_letter_typed_right_after_the_models_were_opened_is_in_their_sea
     await tab.page.keyboard.type("ther")
 
     await expect(tab.page.get_by_role("combobox")).to_have_value("other")
+
+
+@requirement("ui.browser-composer")
+async def test_enter_right_after_a_letter_takes_the_model_that_is_found(tab):
+    """The mark was set a frame after the list was drawn: Enter took no model, or another one than was marked."""
+    await choose_model(tab, "up/paced")
+    await tab.page.locator(".model-button").click()
+    await expect(tab.page.get_by_role("option").nth(3)).to_have_attribute("aria-selected", "true")
+    await tab.measure("""async () => {
+        document.execCommand("insertText", false, "hos");
+        await null;
+        const enter = new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true});
+        document.activeElement.dispatchEvent(enter);
+    }""")
+
+    await expect(tab.page.locator(".model-button .name")).to_have_text("up/hostile")
 
 
 @requirement("ui.browser-composer")
@@ -468,6 +494,28 @@ async def test_a_first_message_is_seen_and_kept_while_its_chat_is_made(tab, up):
 
     await tab.sees_ending("completed", "At last.")
     await expect(tab.box).to_have_value("")
+    await tab.open("/")
+    await expect(tab.box).to_have_value("")
+
+
+@requirement("ui.browser-composer")
+async def test_what_is_typed_while_a_chat_is_made_is_in_its_box(tab, up):
+    """The box of a new chat is drawn anew when the chat is there: what was typed meanwhile was gone from it."""
+    made = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await made.wait()
+        await route.continue_()
+
+    await tab.page.route("**/api/sessions", hold)
+    up.enqueue(answer("One."))
+    await tab.say("First")
+    await expect(tab.page.locator(".message.is-sending")).to_contain_text("First")
+    await tab.box.fill("And then this")
+    made.set()
+    await tab.sees_ending("completed", "One.")
+
+    await expect(tab.box).to_have_value("And then this")
     await tab.open("/")
     await expect(tab.box).to_have_value("")
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.tab import Tab
-from tests.browser.test_composer import png
+from tests.browser.test_composer import WHEN_DRAWN, png
 from tests.browser.test_long_session import said
 from tests.requirements import requirement
 from tests.support.long import cases
@@ -137,6 +137,16 @@ async def test_a_picture_can_be_dropped_anywhere_in_the_window(tab, where):
     await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
     await expect(tab.page.get_by_text("Drop files to attach them")).to_have_count(0)
     assert would_open is False
+
+
+@requirement("ui.browser-pictures")
+async def test_a_picture_that_is_dropped_as_soon_as_the_page_is_drawn_is_taken(new_tab):
+    """The page began to take files a frame after it was drawn: one that came before was lost without a word."""
+    tab = await new_tab(None)
+    await tab.page.add_init_script(f"const drop = {DRAG};{WHEN_DRAWN} drop(['body', 'drop', '{DOT}']))")
+    await tab.open("/")
+
+    await expect(tab.page.locator(".composer .attached img")).to_have_count(1)
 
 
 @requirement("ui.browser-pictures")

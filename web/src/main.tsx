@@ -17,6 +17,7 @@ import { followPlace } from "./state/current";
 import { keepModels } from "./state/models";
 import { keepPresets } from "./state/presets";
 import { keepSessions } from "./state/sessions";
+import { lazily } from "./ui/lazily";
 import { speak } from "./words";
 
 /** Whatever the page does of its own accord begins here: no module does anything when it is imported. */
@@ -30,7 +31,10 @@ function start(): void {
   watchServer();
   followOtherTabs();
   if (isAtEntrance.value) return; // nothing else is for who is not signed in: a sign-in loads the page anew
-  import("./notifications/install").then(({ startWorker }) => startWorker());
+  lazily(() => import("./notifications/install")).then(
+    ({ startWorker }) => startWorker(),
+    () => {}, // the page works without
+  );
   keepCaller();
   keepModels();
   keepPresets();

@@ -124,13 +124,14 @@ function Person({ name }: { name: string }) {
 
 function SearchBox() {
   const [text, setText] = useState(query.value);
-  useEffect(() => {
+  // With each drawing, not after it: a letter that is typed until then would be taken away again.
+  useLayoutEffect(() => {
     const timer = setTimeout(() => {
       query.value = text.trim();
     }, 150);
     return () => clearTimeout(timer);
   }, [text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (query.value === "") setText(""); // a new chat ends the search
   }, [query.value]);
   return (

@@ -9,7 +9,7 @@ import { compact, isFull } from "../context/state";
 import { useAttaching } from "../files/attaching";
 import { AddFile, Attachments } from "../files/attachments";
 import { current, modelToAsk, sendMessage, steerRun, stopCurrent } from "../state/current";
-import { giveBack, keepDraft, noteTaken, readDraft, returned } from "../state/drafts";
+import { giveBack, keepDraft, moveDraft, noteTaken, readDraft, returned } from "../state/drafts";
 import { type WhileRunning, whileRunning } from "../state/preferences";
 import { useElement } from "../ui/element";
 import { Icon } from "../ui/icon";
@@ -86,7 +86,9 @@ export function Composer() {
           ),
           (await makesRoom(ifBusy)) ? "queue" : ifBusy,
         ));
+    const since = readDraft(session);
     if (isTaken || place !== session) noteTaken(session, said);
+    if (place !== session && since !== said) moveDraft(session, place); // a session was made for it: one went on typing
     if (!isTaken) giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
   };
   const insertsPrompt = async () => {

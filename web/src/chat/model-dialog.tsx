@@ -1,7 +1,7 @@
 /** The models on offer and the presets, searched as one types, chosen with the arrows and Enter. */
 
 import { Check, Search } from "lucide";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { Preset } from "../presets/calls";
 import { isDemo, isTest, loadModels, models, modelsState } from "../state/models";
 import { loadPresets, presets } from "../state/presets";
@@ -23,20 +23,16 @@ interface ModelDialogProps {
 export function ModelDialog(props: ModelDialogProps) {
   const { title, chosen, onChoose, preset = null, onChoosePreset, onClose } = props;
   const [text, setText] = useState("");
-  const [at, setAt] = useState(0);
+  const [marked, setMarked] = useState<string | null>(null); // by the arrows: a list that comes late does not move it
   const list = useElement<HTMLDivElement>();
   const box = useElement<HTMLInputElement>();
-  const marked = useRef<string | null>(null); // by the arrows: a list that comes late must not move it
   const found = [...(onChoosePreset ? searchPresets(text, preset) : []), ...search(text)];
+  const at = Math.max(0, found.indexOf(marked ?? (text ? "" : (chosen ?? ""))));
   useLayoutEffect(() => {
     if (!matchMedia("(pointer: coarse)").matches) box.current.focus(); // a keyboard would cover the list
     loadModels();
     if (onChoosePreset) loadPresets();
   }, []);
-  useEffect(() => {
-    const wanted = marked.current ?? (text ? null : chosen);
-    setAt(Math.max(0, found.indexOf(wanted ?? "")));
-  }, [text, models.value, presets.value]);
   useEffect(() => list.current.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   const choose = (model: string | undefined) => {
     if (!model) return;
@@ -48,9 +44,7 @@ export function ModelDialog(props: ModelDialogProps) {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (step) {
       event.preventDefault();
-      const next = (at + step + found.length) % Math.max(1, found.length);
-      marked.current = found[next] ?? null;
-      setAt(next);
+      setMarked(found[(at + step + found.length) % Math.max(1, found.length)] ?? null);
     } else if (event.key === "Enter") {
       event.preventDefault();
       choose(found[at] ?? (text.includes("/") ? text.trim() : undefined));
@@ -72,7 +66,7 @@ export function ModelDialog(props: ModelDialogProps) {
           placeholder={t().searchModels}
           value={text}
           onInput={(event) => {
-            marked.current = null;
+            setMarked(null);
             setText(event.currentTarget.value);
           }}
           onKeyDown={onKeyDown}

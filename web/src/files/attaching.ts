@@ -1,6 +1,6 @@
 /** What is being attached to a message: chosen, pasted or dropped, on its way to the server, and taken back. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Unreachable } from "../api";
 import { complain, toast } from "../state/toasts";
 import { lazily } from "../ui/lazily";
@@ -97,7 +97,7 @@ export function useAttaching(isKept: () => boolean): Attaching {
     }
     return line.current;
   };
-  useEffect(() => takeDropped(setDropping, take), []);
+  useLayoutEffect(() => takeDropped(setDropping, take), []);
   return { all, coming, set, whole, take, isDropping, onPaste: (event) => takePasted(event, take) };
 }
 

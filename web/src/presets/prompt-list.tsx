@@ -37,7 +37,7 @@ export default function PromptList({ box, text, onInsert }: PromptListProps) {
       asking.value = null;
     };
   }, []);
-  useEffect(() => setAt(0), [text]);
+  useLayoutEffect(() => setAt(0), [text]); // before the next key
   useLayoutEffect(() => tellBox(box.current, isOpen, active ? optionId(at) : null), [isOpen, active, at]);
   useEffect(() => document.getElementById(optionId(at))?.scrollIntoView({ block: "nearest" }), [at]);
   useLayoutEffect(() => {

@@ -51,6 +51,13 @@ export function giveBack(session: string | null, text: string, attached: Attache
   returned.value = { session, attached, why };
 }
 
+/** Put what was typed for one session into the box of another. */
+export function moveDraft(from: string | null, to: string | null): void {
+  const text = readDraft(from);
+  keepDraft(from, "");
+  if (text) giveBack(to, text, []);
+}
+
 /** Forget the draft of what the server has taken, unless something else was typed since. */
 export function noteTaken(session: string | null, text: string): void {
   if (readDraft(session) !== text) return;
