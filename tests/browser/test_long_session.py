@@ -193,6 +193,27 @@ async def test_the_linked_message_stays_when_the_font_changes_until_its_reader_s
     assert linked not in (place["line"], after["line"])
 
 
+# Scrolls up between the frame in which the page has followed what grew, and the one in which it is told that it did.
+SCROLL_AS_IT_GROWS = f"""async (rules) => {{
+    ({RESTYLE})(rules);
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    document.querySelector(".transcript").scrollTop -= 400;
+}}"""
+
+
+@requirement("ui.browser-smooth")
+async def test_who_scrolls_up_while_a_chat_grows_is_not_led_back(new_tab, api):
+    """The page took the two for its own going to the end, where the next line drew its reader back."""
+    tab = await new_tab(f"/s/{await long_session(api, 60)}")
+    await expect(tab.messages.last).to_be_in_viewport()
+    await tab.measure(SETTLED)
+    await tab.measure(SCROLL_AS_IT_GROWS, ".line { padding-bottom: 300px }")
+    await tab.measure(RESTYLE, ".line { padding-bottom: 310px }")
+    await tab.measure(SETTLED)
+
+    await expect(tab.button("Scroll to bottom")).to_be_visible()
+
+
 @requirement("ui.browser-smooth", "ui.browser-turns")
 async def test_what_is_being_edited_stays_however_far_one_scrolls(new_tab, api):
     """A second thought is not lost because its message went out of sight. And who does not scroll can ask for more."""

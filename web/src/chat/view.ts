@@ -107,6 +107,7 @@ export class ConversationView {
   #settle(): void {
     if (this.#place === "end") this.#attached.scrollTop = this.#attached.scrollHeight;
     else if (this.#place) this.#hold(this.#place);
+    if (this.#place) this.#lastTop = this.#attached.scrollTop; // ours: a reader may scroll before the browser tells of it
     this.#look(0);
     this.#tellIfAtEnd();
   }
@@ -147,7 +148,6 @@ export class ConversationView {
     if (!element) return;
     const moved = element.getBoundingClientRect().top - this.#edge() - top;
     if (Math.abs(moved) >= 1) this.#attached.scrollTop += moved;
-    this.#lastTop = this.#attached.scrollTop;
   }
 
   #onScroll(): void {
