@@ -1,10 +1,11 @@
 """How much a model reasons: chosen beside the model, where it can be; and how long it took."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, expect
+from playwright.async_api import BrowserContext, Route, expect
 
 from tests.browser.axe import beyond, findings, sideways
 from tests.browser.tab import Tab
@@ -52,6 +53,38 @@ async def test_an_effort_is_chosen_reaches_the_model_and_goes_with_it(
     await tab.say("Now you")
     await tab.sees_ending("completed", "Plain.")
     assert ("plain", False) == (up.requests[-1].body["model"], "reasoning_effort" in up.requests[-1].body)
+    assert [] == tab.problems
+
+
+@requirement("model.efforts")
+async def test_an_effort_that_is_not_confirmed_yet_does_not_stay_with_a_model_that_does_not_know_it(
+    thinker: Server, up: Upstream, profile: Callable[..., Awaitable[BrowserContext]]
+):
+    """The two choices are made one after the other, and the second was made of what was there before the first."""
+    tab = Tab(await (await profile(thinker.url)).new_page())
+    await tab.open()
+    up.enqueue(answer("One."))
+    await tab.say("Go")
+    await tab.sees_ending("completed", "One.")
+    confirm = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if "PATCH" == route.request.method:
+            await confirm.wait()
+        await route.continue_()
+
+    await tab.page.route("**/api/sessions/*", hold)
+    await tab.page.get_by_label("Reasoning effort").select_option("Effort: low")
+    await tab.page.locator(".model-button").click()
+    await tab.page.get_by_role("option", name="plain").click()
+    confirm.set()
+    await expect(tab.page.locator(".model-button .name")).to_have_text("up/plain")
+
+    await expect(tab.page.get_by_label("Reasoning effort")).to_have_count(0)
+    up.enqueue(answer("Two."))
+    await tab.say("And you")
+    await tab.sees_ending("completed", "Two.")
+    assert "reasoning_effort" not in up.requests[-1].body
     assert [] == tab.problems
 
 

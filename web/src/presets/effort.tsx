@@ -1,7 +1,6 @@
 /** How much a model reasons, for models that can be told. */
-import { changeParams } from "../state/current";
+import { chooseEffort } from "../state/current";
 import { effortsOf } from "../state/models";
-import { complain } from "../state/toasts";
 import "../styles/presets.css";
 import { p } from "../words/presets";
 
@@ -10,17 +9,13 @@ export default function EffortPicker({ model, params }: { model: string | null; 
   const set = params.reasoning_effort;
   const chosen = typeof set === "string" ? set : "";
   if (!efforts.length && !chosen) return null;
-  const choose = (effort: string) => {
-    const { reasoning_effort: _, ...others } = params;
-    changeParams(effort ? { ...others, reasoning_effort: effort } : others).catch(complain);
-  };
   return (
     <select
       class={`quiet effort ${chosen ? "is-set" : ""}`}
       aria-label={p().effort}
       title={p().effort}
       value={chosen}
-      onChange={(event) => choose(event.currentTarget.value)}
+      onChange={(event) => chooseEffort(event.currentTarget.value)}
     >
       <option value="">{p().effortDefault}</option>
       {[...new Set([...efforts, ...(chosen ? [chosen] : [])])].map((effort) => (

@@ -17,6 +17,12 @@ export type Loading = "loading" | "ready" | "missing" | "failed";
 
 export type Setup = Pick<Session, "model" | "system" | "params" | "on_break" | "preset">;
 
+/** What is changed of a set-up. A function is given the parameters as they are when all earlier changes were taken. */
+export type Change = Partial<Setup> | ((params: Setup["params"]) => Partial<Setup>);
+
+export const changesOf = (change: Change, { params }: Pick<Setup, "params">): Partial<Setup> =>
+  typeof change === "function" ? change(params) : change;
+
 export abstract class Conversation {
   readonly loading = signal<Loading>("loading");
   readonly problem = signal("");
@@ -61,7 +67,7 @@ export abstract class Conversation {
   abstract continue(messageId: string): Promise<void>;
   abstract edit(messageId: string, input: Content): Promise<void>;
   abstract showBranch(messageId: string): Promise<void>;
-  abstract change(setup: Partial<Setup>): Promise<void>;
+  abstract change(change: Change): Promise<void>;
   /** What waits is named by its run: its number is that of another once it was moved. */
   abstract changeQueued(run: string, input: Content): Promise<void>;
   abstract dropQueued(run: string): Promise<void>;

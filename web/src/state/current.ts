@@ -6,7 +6,7 @@ import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
 import { lazily } from "../ui/lazily";
 import { t } from "../words";
-import type { Conversation } from "./conversation";
+import { type Change, type Conversation, changesOf } from "./conversation";
 import { keepDraft, readDraft } from "./drafts";
 import { effortsOf, modelForNew, models, rememberModel } from "./models";
 import { chooseForNew, choosePresetForNew, loadPresets, presetsKnown, resetForNew, setupForNew } from "./presets";
@@ -148,17 +148,21 @@ export const forkAt = (messageId: string) =>
 /** Choose the model of the session that is shown, or of the next one. */
 export async function chooseModel(model: string): Promise<void> {
   rememberModel(model);
-  const { reasoning_effort: effort, ...others } = (current.value?.session.value ?? setupForNew.value).params;
-  const keeps = typeof effort !== "string" || effortsOf(model).includes(effort);
-  const changes = keeps ? { model } : { model, params: others }; // other models refuse what they do not know
-  if (current.value) await act((it) => it.change(changes));
-  else chooseForNew(changes);
+  await change(({ reasoning_effort: effort, ...others }) => {
+    const keeps = typeof effort !== "string" || effortsOf(model).includes(effort);
+    return keeps ? { model } : { model, params: others }; // other models refuse what they do not know
+  });
 }
 
-/** Change the parameters of the session that is shown, or of the next one. */
-export async function changeParams(params: Session["params"]): Promise<void> {
-  if (current.value) await current.value.change({ params });
-  else chooseForNew({ params });
+/** Choose how much the model of the session that is shown reasons, or of the next one; not at all for "". */
+export const chooseEffort = (effort: string): Promise<void> =>
+  change(({ reasoning_effort: _, ...others }) => ({
+    params: effort ? { ...others, reasoning_effort: effort } : others,
+  }));
+
+async function change(what: Change): Promise<void> {
+  if (current.value) await act((it) => it.change(what));
+  else chooseForNew(changesOf(what, setupForNew.value));
 }
 
 /** Change the settings of the session that is shown, or of the next one. */

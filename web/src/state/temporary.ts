@@ -12,7 +12,7 @@ import { TEMPORARY, wouldLose } from "../router";
 import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
-import { Conversation, type Setup } from "./conversation";
+import { type Change, Conversation, changesOf } from "./conversation";
 import { forgetTemporary, giveBack, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
 import { modelForNew, onBreakOf } from "./models";
@@ -91,8 +91,8 @@ export class TemporaryChat extends Conversation {
     this.#show(head);
   }
 
-  async change(setup: Partial<Setup>): Promise<void> {
-    chooseForNew(setup);
+  async change(change: Change): Promise<void> {
+    chooseForNew(changesOf(change, setupForNew.value));
   }
 
   async changeQueued(run: string, input: Content): Promise<void> {

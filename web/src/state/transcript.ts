@@ -24,7 +24,7 @@ import {
   type SessionChanged,
   type Settlement,
 } from "../types";
-import { Conversation, type Ending, type Setup } from "./conversation";
+import { type Change, Conversation, changesOf, type Ending } from "./conversation";
 import { LiveRun } from "./live";
 import { noteSession } from "./sessions";
 
@@ -131,12 +131,14 @@ export class Transcript extends Conversation {
     await this.load();
   }
 
-  async change(setup: Partial<Setup>): Promise<void> {
-    const answer = this.#changes.then(() => api.changeSession(this.id, setup));
-    this.#changes = answer.catch(() => {});
-    const session = await answer;
-    this.session.value = session;
-    noteSession(session);
+  async change(change: Change): Promise<void> {
+    const taken = this.#changes.then(async () => {
+      const session = await api.changeSession(this.id, changesOf(change, this.session.value ?? { params: {} }));
+      this.session.value = session;
+      noteSession(session);
+    });
+    this.#changes = taken.catch(() => {});
+    await taken;
   }
 
   async changeQueued(run: string, input: Content): Promise<void> {
