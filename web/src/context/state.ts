@@ -29,7 +29,9 @@ export function setAutomatic(is: boolean): void {
 
 /** Ask again whenever the chat, its model or its last message is another one. */
 export function keepContext(): () => void {
+  let newest = 0;
   return effect(() => {
+    const mine = ++newest;
     const chat = current.value;
     const head = chat?.head.value?.id;
     chat?.session.value?.model;
@@ -39,7 +41,7 @@ export function keepContext(): () => void {
     }
     call<Context>("GET", `/api/sessions/${chat.id}/context`).then(
       (found) => {
-        if (current.peek() === chat) context.value = found;
+        if (mine === newest) context.value = found;
       },
       () => {
         context.value = null; // the model is gone, or the server is: there is nothing to say

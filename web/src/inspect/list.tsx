@@ -1,5 +1,5 @@
 /** All runs, the newest first. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { api } from "../api";
 import type { ListedRun } from "../types";
 import { Empty } from "../ui/empty";
@@ -15,9 +15,12 @@ export function RunList() {
   const [next, setNext] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
   const [outcome, setOutcome] = useState("");
+  const newest = useRef(0);
   const load = async (before = "") => {
+    const mine = ++newest.current;
     try {
       const page = await api.runs({ limit: "50", ...(before && { before }), ...(outcome && { outcome }) });
+      if (mine !== newest.current) return; // the filter is another one by now
       setRuns((known) => [...(before ? (known ?? []) : []), ...page.runs]);
       setNext(page.next);
       setProblem("");

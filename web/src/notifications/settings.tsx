@@ -1,5 +1,6 @@
 /** What the person is told of, whether in this browser, and the page as an app. */
 
+import { useState } from "preact/hooks";
 import { complain } from "../state/toasts";
 import { Shown, useLoaded } from "../ui/loaded";
 import { n } from "../words/notifications";
@@ -11,10 +12,19 @@ import { notifies } from "./notifies";
 import { Webhooks } from "./webhooks";
 import "../styles/people.css";
 
+type Choices = Partial<Pick<Told, "notify" | "shows_text">>;
+
 export default function Notifications() {
   const told = useLoaded(calls.told);
-  const change = (changes: Partial<Pick<Told, "notify" | "shows_text">>) =>
-    calls.choose(changes).then(() => told.load(), complain);
+  const [chosen, setChosen] = useState<Choices>({}); // here: an answer to an earlier change knows nothing of it
+  const change = (changes: Choices) => {
+    setChosen((before) => ({ ...before, ...changes }));
+    calls.choose(changes).catch((error) => {
+      setChosen({});
+      complain(error);
+      told.load();
+    });
+  };
   const turn = (isOn: boolean) => (isOn ? turnOn() : turnOff()).then(() => told.load(), complain);
   return (
     <section aria-labelledby="notifications">
@@ -32,11 +42,11 @@ export default function Notifications() {
       <Shown of={told}>
         {({ notify, shows_text, webhooks }) => (
           <>
-            <WantedChoice value={notify} onChange={(value) => value && change({ notify: value })} />
+            <WantedChoice value={chosen.notify ?? notify} onChange={(value) => value && change({ notify: value })} />
             <label class="check">
               <input
                 type="checkbox"
-                checked={shows_text}
+                checked={chosen.shows_text ?? shows_text}
                 onChange={({ currentTarget }) => change({ shows_text: currentTarget.checked })}
               />
               {n().showsText}
