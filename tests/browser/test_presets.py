@@ -107,6 +107,7 @@ async def test_new_chats_begin_with_the_default_preset_even_if_it_comes_late(new
 @requirement("ui.presets")
 async def test_the_settings_of_a_chat_become_a_preset(tab, up, api):
     """What was typed is what is kept, and the chat goes on with it under its name."""
+    await expect(name_of_model(tab)).to_have_text("up/m")
     await tab.press("Chat settings")
     dialog = tab.page.get_by_role("dialog", name="Chat settings")
     await dialog.get_by_label("System prompt").fill("Answer in verse.")

@@ -11,6 +11,7 @@ from playwright.async_api import Locator, expect
 
 from tests.browser.cable import Cable
 from tests.browser.tab import Tab, becomes
+from tests.browser.test_composer import WHEN_DRAWN
 from tests.browser.test_long_session import long_session
 from tests.requirements import requirement
 from tests.support.native import Native
@@ -202,10 +203,12 @@ async def test_what_is_deleted_comes_back_with_undo(tab, api, up):
 @requirement("ui.browser-sessions")
 async def test_without_undo_it_is_deleted(tab, api, up):
     """After the time in which one can think again, at the server too; other sessions stay."""
+    await tab.lingers()
     session, other = await listed(tab, api, "Dabberlocks", "Carrageen")
     await choose(tab, "Dabberlocks", "Delete")
     await expect(tab.page.get_by_text("Deleted “Dabberlocks”")).to_be_visible()
     assert await is_there(api, session)
+    await tab.lets_go()
     await gone(api, session)
 
     await expect(tab.page.get_by_text("Deleted “Dabberlocks”")).to_have_count(0)
@@ -261,7 +264,7 @@ async def test_titles_and_contents_are_searched_and_walked_with_the_keyboard(tab
     keys = tab.page.keyboard
     await keys.press("Control+k")
     await expect(tab.page.locator("#search")).to_be_focused()
-    await keys.type("quuxfish")
+    await keys.insert_text("quuxfish")  # at once: the hits of its beginning may be others
     found = tab.page.locator(".session .title")
     for title in ("Of shells", "Of stones", "Of the quuxfish"):
         await expect(found.get_by_text(title, exact=True)).to_be_visible()
@@ -331,7 +334,7 @@ async def test_a_search_leads_to_a_message_of_another_branch(new_tab, api, up):
     tab = await new_tab(f"/s/{session}")
     await tab.sees_ending("completed", "Of whelks.")
     await tab.page.keyboard.press("Control+k")
-    await tab.page.keyboard.type("limpetology")
+    await tab.page.keyboard.insert_text("limpetology")  # at once: the hits of its beginning may be others
     await tab.page.locator(".session a:has(mark)").click()
 
     await expect(tab.page.locator(".line.is-target")).to_contain_text("Tell me of limpetology")
@@ -381,6 +384,9 @@ async def test_a_new_chat_ends_the_search_and_has_its_title(new_tab, api, up):
     await expect(tab.page.get_by_role("heading", name="Tell me of beans")).to_be_visible()
 
 
+FRAMES = "new Promise((done) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(done))))"
+
+
 @requirement("ui.browser-sessions")
 async def test_no_letter_typed_right_after_the_search_key_is_lost(tab):
     """The search was selected again a frame later, so that the second letter replaced the first."""
@@ -390,6 +396,18 @@ async def test_no_letter_typed_right_after_the_search_key_is_lost(tab):
         return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     }""")
     await tab.page.keyboard.type("b")
+
+    await expect(tab.page.locator("#search")).to_have_value("ab")
+
+
+@requirement("ui.browser-sessions")
+async def test_no_letter_typed_as_soon_as_the_page_is_drawn_is_lost(new_tab):
+    """A frame later the search was emptied, as it is by a new chat."""
+    tab = await new_tab(None)
+    typed = 'document.querySelector("#search").focus() ?? document.execCommand("insertText", false, "ab")'
+    await tab.page.add_init_script(f"{WHEN_DRAWN} {typed})")
+    await tab.open("/")
+    await tab.measure(FRAMES)
 
     await expect(tab.page.locator("#search")).to_have_value("ab")
 
