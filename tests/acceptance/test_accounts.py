@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import Settings
+from holdfast.store.memory import MemoryStore
 from tests.requirements import requirement
 from tests.support.http import Client, Incomplete
 from tests.support.native import Native
 from tests.support.people import PASSWORD, add_person, browser, cookie_of, first_admin, sign_in
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Delta, Hang, Headers, Role, Upstream
 from tests.support.waiting import LONG
@@ -291,6 +295,38 @@ async def test_a_key_that_is_rotated_works_beside_its_successor(world: World):
 
     assert ["ci", "ci-2"] == [old["name"], new["name"]]
     assert [200, 200, 401] == [*(each.status for each in both), after]
+
+
+class Meanwhile(MemoryStore):
+    """A store on which something may happen before a list of all keys arrives."""
+
+    then: Any = None
+
+    async def list_keys(self, **of: Any) -> Any:
+        listed = await super().list_keys(**of)
+        if self.then is not None and not of:
+            then, self.then = self.then, None
+            await then()
+        return listed
+
+
+@requirement("people.keys")
+async def test_a_key_that_is_rotated_ends_though_an_admin_changes_it_at_the_same_moment():
+    """The admin has read it without an end. With that written back the old key would be in force for ever."""
+    async with Served(create_app(Settings(), store := Meanwhile(), NO_HOME)) as served:
+        headers = {"origin": served.url}
+        async with Client(served.url, headers) as client:
+            cookie = cookie_of(await client.post("/api/first-admin", {"name": "ada", "password": PASSWORD}))
+        async with Client(served.url, headers | {"cookie": cookie}) as client:
+            key = await (await client.post("/api/keys", {"name": "ci"})).json()
+            store.then = lambda: client.post(f"/api/keys/{key['id']}/rotate", {"overlap_hours": 1})
+            change = {"budget": {"runs_at_once": 1}}
+            changed = await client.request("PATCH", f"/api/admin/keys/{key['id']}", json=change)
+            shown = await changed.json()
+
+    assert 200 == changed.status
+    assert 1 == shown["budget"]["runs_at_once"]
+    assert shown["expires_at"] is not None
 
 
 @requirement("people.keys")

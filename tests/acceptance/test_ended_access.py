@@ -269,8 +269,7 @@ async def test_what_a_key_has_begun_ends_with_the_key(world: World, end: str):
 
 
 async def narrow(world: World, id: str) -> None:
-    [key] = [key for key in await world.server.store.list_keys() if key.id == id]
-    await world.server.store.change_key(id, replace(key.details, scopes=("read",)))
+    await world.server.store.change_key(id, lambda details: replace(details, scopes=("read",)))
 
 
 WORDS: dict[str, tuple[KeyEnd, str]] = {

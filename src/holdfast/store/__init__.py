@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -542,8 +542,11 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
         """Revoke a key and return it; None if no active key has the id."""
         ...
 
-    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
-        """Change the limits of a key, and return it; None if no active key has the id."""
+    async def change_key(self, id: str, change: Callable[[KeyDetails], KeyDetails]) -> KeyRecord | None:
+        """Change the limits of a key, and return it; None if no active key has the id.
+
+        `change` is called within the transaction, perhaps in another thread or twice. What it raises is raised.
+        """
         ...
 
     async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from holdfast.access import LOCAL, settings_owner
+from holdfast.access import LOCAL, Budget, settings_owner
 from holdfast.errors import KeyExists, KeyLimitReached, OwnerTaken
 from holdfast.store import KeyDetails
 
@@ -111,16 +111,32 @@ async def a_change_of_a_key_is_read_alone(case: Case) -> None:
     await case.store.add_key(two)
     before = await case.store.key_changes()
     details = KeyDetails(scopes=("read",), models=("a/*",), expires_at=7.5, prefix="hf-abc", made_by="ann")
-    changed = await case.store.change_key(one.id, details)
+    changed = await case.store.change_key(one.id, lambda _: details)
     after = await case.store.key_changes()
 
     assert replace(one, details=details) == changed
     assert after > before
     assert [changed] == [key for key in await case.store.list_keys(after=before) if key.id in (one.id, two.id)]
     assert [] == [key for key in await case.store.list_keys(after=after) if key.id in (one.id, two.id)]
-    assert await case.store.change_key(case.id("unknown"), details) is None
+    assert await case.store.change_key(case.id("unknown"), lambda _: details) is None
     await case.store.revoke_key(one.id, 8.0)
-    assert await case.store.change_key(one.id, KeyDetails()) is None
+    assert await case.store.change_key(one.id, lambda _: KeyDetails()) is None
+
+
+@CHECKS.add
+async def changes_of_a_key_at_the_same_moment_all_count(case: Case) -> None:
+    """An admin sets its budget while its person lets it end: neither takes back what the other one has done."""
+    one, budget = case.api_key("one"), Budget(runs_at_once=1)
+    await case.store.add_key(one)
+    await asyncio.gather(
+        case.store.change_key(one.id, lambda details: replace(details, budget=budget)),
+        case.store.change_key(one.id, lambda details: replace(details, expires_at=7.5)),
+        case.store.change_key(one.id, lambda details: replace(details, made_by="ann")),
+    )
+
+    assert [replace(one.details, budget=budget, expires_at=7.5, made_by="ann")] == [
+        key.details for key in await case.api_keys()
+    ]
 
 
 @CHECKS.add

@@ -74,7 +74,7 @@ def key_budget(name: str, **options: Any) -> None:
     async def work(store: Store, note: AuditNote) -> Budget:
         key = _named(await store.list_keys(), name)
         note.target, note.details = key.id, {"changed": "budget"}
-        await store.change_key(key.id, replace(key.details, budget=budget))
+        await store.change_key(key.id, lambda details: replace(details, budget=budget))
         return budget or NO_BUDGET
 
     settings = settings_of(**where)

@@ -473,9 +473,9 @@ class RowStore(ABC):
         """Revoke a key."""
         return await self._write(lambda rows: rows.revoke_key(id, now))
 
-    async def change_key(self, id: str, details: KeyDetails) -> KeyRecord | None:
+    async def change_key(self, id: str, change: Callable[[KeyDetails], KeyDetails]) -> KeyRecord | None:
         """Change the limits of a key."""
-        return await self._write(lambda rows: rows.change_key(id, details))
+        return await self._write(lambda rows: rows.change_key(id, change))
 
     async def list_keys(self, *, after: int = 0, account: str | None = None) -> list[KeyRecord]:
         """Return the API keys."""

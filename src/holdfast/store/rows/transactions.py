@@ -406,9 +406,9 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         """Revoke a key."""
         return (yield from self._change_key(id, lambda key: replace(key, revoked_at=now)))
 
-    def change_key(self, id: str, details: KeyDetails) -> Querying[KeyRecord | None]:
+    def change_key(self, id: str, change: Callable[[KeyDetails], KeyDetails]) -> Querying[KeyRecord | None]:
         """Change the limits of a key."""
-        return (yield from self._change_key(id, lambda key: replace(key, details=details)))
+        return (yield from self._change_key(id, lambda key: replace(key, details=change(key.details))))
 
     def _change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> Querying[KeyRecord | None]:
         yield "lock_api_keys", {}

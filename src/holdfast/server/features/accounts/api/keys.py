@@ -165,7 +165,8 @@ class KeysApi(Feature):
         key = _one_of(await self._in_force(), request)
         changes = [name for name, value in asdict(given).items() if value is not UNSET]
         note_of(request).details = {"changed": " ".join(changes)}
-        changed = await self._store.change_key(key.id, _changed(key.details, given, self._engine.now()))
+        now = self._engine.now()
+        changed = await self._store.change_key(key.id, lambda details: _changed(details, given, now))
         await self._keys.refresh()
         return Json(shown_key(changed or key))
 
@@ -203,7 +204,6 @@ class KeysApi(Feature):
     async def _rotated(self, request: Request, key: KeyRecord, keys: list[KeyRecord], given: Rotation) -> ASGIApp:
         now = self._engine.now()
         ends = now + given.overlap_hours * 3600
-        until = min(ends, key.details.expires_at or ends)
         lasts = None if key.details.expires_at is None else key.details.expires_at - key.created_at
         made = new_key(
             _next_name(key, keys),
@@ -213,7 +213,9 @@ class KeysApi(Feature):
             details=replace(key.details, prefix="", expires_at=None if lasts is None else now + lasts),
         )
         response = await self._added(request, made)
-        await self._store.change_key(key.id, replace(key.details, expires_at=until))
+        await self._store.change_key(
+            key.id, lambda details: replace(details, expires_at=min(ends, details.expires_at or ends))
+        )
         await self._keys.refresh()
         return response
 
