@@ -102,7 +102,7 @@ class World:
 @asynccontextmanager
 async def serving(prices: dict[str, Price] = PRICES, store: MemoryStore | None = None) -> AsyncIterator[World]:
     async with Upstream() as up, AsyncExitStack() as clients:
-        up.models |= {"dear": COUNTED, "dear:latest": COUNTED, "unpriced": COUNTED}
+        up.models |= dict.fromkeys(("dear", "dear:latest", "unpriced", "waves"), COUNTED)
         up.models |= {"choices": choices, "arguments": arguments, "embeds": [Gate("embeds"), Status(200, EMBEDDED)]}
         up.models |= dict.fromkeys(("paints", "own"), PICTURE)
         settings = Settings(
