@@ -28,9 +28,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEYS = {"alice": "alice-key-4f1c9d", "bob": "bob-key-77aa01", "ada": "ada-key-90cd12"}
 """Ada is the admin."""
 BODY_LIMIT = 20_000
+HANGS = "idle_limit = 3600\n"
+"""One of Alice's runs hangs, and is there for all tests of a slow machine."""
 PICTURE = b"\x89PNG\r\n\x1a\n of a kumquat"
 TWO_OWNERS = f"""
-body_limit = {BODY_LIMIT}
+{HANGS}body_limit = {BODY_LIMIT}
 metrics = true
 [[keys]]
 name = "alice"
@@ -117,7 +119,7 @@ async def things_of(api: Native) -> dict[str, str]:
     completion = await api.client.post("/v1/chat/completions", body)
     await api.settled(completion.headers["x-run-id"])
     named = await api.client.post("/v1/chat/completions", body, headers={"x-conversation-id": "a-kumquat-name"})
-    await named.body()
+    await api.settled(named.headers["x-run-id"])
     asked = {"models": ["up/echo:kumquat"], "prompts": [{"prompt": "a kumquat"}]}
     batch = (await (await api.client.post("/api/batches", asked)).json())["id"]
     await (await api.client.get(f"/api/batches/{batch}/events")).all_events()
@@ -370,7 +372,7 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     """A server as most people run it: on this machine, without a key."""
     async with Upstream() as up:
         data, providers = tmp_path_factory.mktemp("local"), [provider(up.base_url, models=None)]
-        config = 'allowed_hosts = ["chat.home.arpa"]\nallowed_origins = ["https://app.example"]'
+        config = f'{HANGS}allowed_hosts = ["chat.home.arpa"]\nallowed_origins = ["https://app.example"]'
         async with Server(data, providers, config=config) as server, server.client() as client:
             api = Native(client)
             up.models["hanging"] = [Headers(), Role(), Delta("kumquat so far"), Hang()]
