@@ -163,7 +163,7 @@ def of_alice(route: Endpoint) -> bool:
 # The world.
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["one node", "three nodes"])
+@pytest_asyncio.fixture(loop_scope="module", params=["one node", "three nodes"])  # what may be done is done in it
 async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     data = tmp_path_factory.mktemp("matrix") if request.param == "one node" else None
     async with Upstream() as up, AsyncExitStack() as stack:
@@ -173,7 +173,8 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         for _ in range(3 if data is None else 1):
             providers = (ProviderSettings(name="up", base_url=up.base_url, unlisted="pass"),)
             home = {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("home"))}  # what admins set is saved there
-            app = create_app(Settings(providers=providers, default_providers=False), store, home)
+            hangs = 3600.0  # one of Alice's runs hangs, and is there for the whole walk of a slow machine
+            app = create_app(Settings(providers=providers, default_providers=False, idle_limit=hangs), store, home)
             apps.append(app)
             served.append(await stack.enter_async_context(Served(app)))
         yield await made_world(apps, served, data)
