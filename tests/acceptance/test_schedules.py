@@ -51,6 +51,10 @@ async def add(client: Client, **fields: Any) -> dict[str, Any]:
     return made
 
 
+async def kept_by(client: Client) -> list[str]:
+    return [each["id"] for each in (await Native(client).get("/api/schedules"))["schedules"]]
+
+
 async def history(client: Client, id: str) -> list[dict[str, Any]]:
     occurrences: list[dict[str, Any]] = (await Native(client).get(f"/api/schedules/{id}/history"))["occurrences"]
     return occurrences
@@ -66,7 +70,8 @@ async def occurred(client: Client, id: str, count: int = 1) -> list[dict[str, An
             await asyncio.sleep(0.05)
 
 
-def soon(seconds: float = 1.0) -> dict[str, str]:
+def soon(seconds: float = 2.0) -> dict[str, str]:
+    """A moment that comes after what a test does until then, also on a busy machine."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
     return {"kind": "once", "at": at.isoformat()}
 
@@ -79,7 +84,7 @@ async def test_a_schedule_is_kept_changed_paused_and_deleted_by_its_owner_alone(
         path = f"/api/schedules/{made['id']}"
         assert made["next"]["local"].endswith("-12-24T09:00:00+01:00")
         assert made["next"]["at"].endswith("-12-24T08:00:00.000Z")
-        assert [made] == (await Native(ada).get("/api/schedules"))["schedules"]
+        assert made in (await Native(ada).get("/api/schedules"))["schedules"]
         changed = await ada.request("PUT", path, json={**REPORT, "name": "Other", "missed": "skip"})
         assert (200, "Other", "skip") == (changed.status, *[(await changed.json())[n] for n in ("name", "missed")])
         paused = await (await ada.post(f"{path}/pause")).json()
@@ -100,7 +105,7 @@ async def test_a_schedule_is_kept_changed_paused_and_deleted_by_its_owner_alone(
 async def test_a_bad_schedule_is_refused_with_words_and_leaves_nothing(world: World):
     """The refusal names what is wrong with an expression, and what is right."""
     async with browser(world.server, world.ada) as ada:
-        other = await Native(ada).new_session()
+        other, before = await Native(ada).new_session(), await kept_by(ada)
         cron = {"kind": "cron", "expression": "0 9 * * *"}
         bad: list[tuple[dict[str, Any], int, str]] = [
             ({"when": {**cron, "expression": "0 25 * * *"}}, 400, "'25' is wrong for the hour, field 2"),
@@ -125,7 +130,7 @@ async def test_a_bad_schedule_is_refused_with_words_and_leaves_nothing(world: Wo
             response = await ada.post("/api/schedules", {**REPORT, **fields})
             said = await response.text()
             assert (status, True) == (response.status, words in said), (fields, said)
-        assert [] == (await Native(ada).get("/api/schedules"))["schedules"]
+        assert before == await kept_by(ada)
 
 
 @requirement("schedules.kept")
@@ -207,7 +212,7 @@ async def test_rights_count_when_the_run_starts_and_a_refusal_is_in_the_history(
     """The chat that it writes to was deleted, or the owner was disabled: nothing starts, and it says why."""
     async with browser(world.server, world.root) as root, browser(world.server, world.ada) as ada:
         session = await Native(ada).new_session()
-        made = await add(ada, session=session, when=soon(2.0))
+        made = await add(ada, session=session, when=soon(4.0))
         assert 204 == (await ada.request("DELETE", f"/api/sessions/{session}")).status
         refused = await ada.post(f"/api/schedules/{made['id']}/run")
         assert (404, "session_not_found") == (refused.status, (await refused.json())["error"]["code"])
@@ -217,9 +222,9 @@ async def test_rights_count_when_the_run_starts_and_a_refusal_is_in_the_history(
         carl = await add_person(world.server, world.root, "carl")
         async with browser(world.server, carl) as client:
             me = (await Native(client).get("/api/me"))["account"]
-            ended = await add(client, when=soon(1.5), prompt="Carl asks.")
+            ended = await add(client, when=soon(4.0), prompt="Carl asks.")
         assert 200 == (await root.request("PATCH", f"/api/admin/people/{me}", json={"disabled": True})).status
-        await occurred(root, (await add(root, when=soon(2.5)))["id"])  # later than the other
+        await occurred(root, (await add(root, when=soon(4.5)))["id"])  # later than the other
         assert 200 == (await root.request("PATCH", f"/api/admin/people/{me}", json={"disabled": False})).status
         async with browser(world.server, await sign_in(world.server, "carl")) as client:
             [one] = await occurred(client, ended["id"])
