@@ -79,7 +79,7 @@ async def connected(tmp_path, transport="stdio", *, is_warm=True, **more):
         process = Process(
             [*COMMAND, str(slow.file), str(port)], log=tmp_path / "mcp.log", env=clean_environment(), cwd=tmp_path
         )
-        await process.start(re.compile("Uvicorn running"), 30)
+        await process.start(re.compile("Uvicorn running"), LONG)
         try:
             settings = {"mcp": (McpSettings("slow", url=f"http://127.0.0.1:{port}/mcp", **described),)}
             async with serving(up, tmp_path, settings=settings, tools=("mcp:slow",), **agent) as world:
