@@ -183,6 +183,32 @@ async def test_an_expired_challenge_is_refused():
     assert ada.id == (await passkeys.signed_in(site, device.used(options))).id
 
 
+class Meanwhile(MemoryStore):
+    """A store on which something may happen before it stores that a challenge was used."""
+
+    then: Any = None
+
+    async def put_document(self, document: Any, expected_version: int | None = None) -> Any:
+        if self.then is not None and document.kind == "one_time_secret":
+            then, self.then = self.then, None
+            await then()
+        return await super().put_document(document, expected_version)
+
+
+@requirement("people.passkeys")
+async def test_a_passkey_that_is_removed_while_it_is_checked_signs_nobody_in():
+    """Whoever removes it from a lost device is sure that it opens nothing any more."""
+    site = ("localhost", "https://localhost")
+    people = People(store := Meanwhile())
+    passkeys = Passkeys(people, Sealer(SecretKeys(Settings(secret_key="k" * 40), None)))
+    ada, device = await people.add(Account(name="ada", owner=""), PASSWORD), Device(site[1])
+    await passkeys.add(site, ada, "laptop", made := device.added(await passkeys.options_to_add(site, ada)))
+    store.then = lambda: passkeys.remove(ada.id, made["id"])
+
+    with pytest.raises(PasskeyRefused):
+        await passkeys.signed_in(site, device.used(await passkeys.options_to_sign_in(site)))
+
+
 @requirement("people.passkeys", "people.second-factor-reset")
 @pytest.mark.parametrize("how", ["factor", "command", "link"])
 async def test_a_reset_by_an_admin_removes_the_passkeys(tmp_path: Path, how: str):

@@ -98,6 +98,8 @@ class Passkeys:
         await self._use(challenge)
 
         def used(body: Account) -> Account:
+            if all(each.id != id for each in body.passkeys):
+                raise PasskeyRefused  # it was removed meanwhile
             return replace(body, passkeys=tuple(self._used(each, id, count) for each in body.passkeys))
 
         await self._people.accounts.change_quietly(account.id, used)
