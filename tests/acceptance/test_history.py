@@ -9,11 +9,18 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
+from holdfast.history import Message, Session
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import Settings
+from holdfast.store import RunRecord
+from holdfast.store.memory import MemoryStore
 from tests.acceptance.surfaces import World, of_chunks
 from tests.requirements import requirement
 from tests.support.http import Response
 from tests.support.native import Native
+from tests.support.served import NO_HOME, Served
 from tests.support.server import UP_KEY, Server, provider
 from tests.support.upstream import (
     TEXT,
@@ -594,6 +601,38 @@ async def test_an_edit_while_the_model_answers_is_refused_or_interrupts(world, a
     assert [user("ONE")] == shown_to(world, "echo:interrupting")
     assert 200 == switched.status
     assert [("user", "one"), ("partial", "so far")] == await api.transcript(session_id)
+
+
+class Meanwhile(MemoryStore):
+    """A store on which something may happen before the messages of a session arrive."""
+
+    then: Any = None
+
+    async def messages(self, session_id: str) -> Any:
+        found = await super().messages(session_id)
+        if self.then is not None:
+            then, self.then = self.then, None
+            await then()
+        return found
+
+
+@requirement("hist.regenerate-edit-fork")
+async def test_no_other_branch_is_shown_while_a_message_is_sent_in_another_tab():
+    """What was said there, and its answer, would stand on a branch that nobody sees."""
+    store = Meanwhile()
+    first, *answers = [Message(id=f"msg_{n}", role="user" if n == 0 else "assistant", content="x") for n in range(3)]
+    branches = [first, *(replace(each, parent_id=first.id) for each in answers)]
+    await store.copy_session(Session(id="ses_1", owner="local"), branches)
+    sent = RunRecord(id="run_1", owner="local", session_id="ses_1", message_id="msg_4")
+    store.then = lambda: store.create_run(sent, input=[Message(id="msg_3", role="user", content="More")])
+    async with Served(create_app(Settings(), store, NO_HOME)) as served, served.client() as client:
+        switched = await client.request("PATCH", "/api/sessions/ses_1", json={"head_id": "msg_1"})
+        again = await client.request("PATCH", "/api/sessions/ses_1", json={"head_id": "msg_1"})
+    kept = await store.get_session("ses_1")
+
+    assert (409, "stale_view") == (switched.status, (await switched.json())["error"]["code"])
+    assert (409, "session_busy") == (again.status, (await again.json())["error"]["code"])
+    assert "msg_3" == kept.head_id
 
 
 # Deleting.

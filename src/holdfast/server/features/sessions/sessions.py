@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from ....access import CHAT, CHAT_SHARED, READ, READ_SHARED
 from ....asks import OnBreak
 from ....engine.core import Core
-from ....errors import BadRequest, Conflict, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
+from ....errors import BadRequest, MessageNotFound, NotFound, RunNotFound, SessionNotFound, StaleView
 from ....history import Message, Session, branch
 from ....ids import new_id
 from ....pricing import Prices
@@ -35,6 +35,7 @@ from ..presets.kinds import Preset
 from ..presets.library import Library
 from ..sharing.reach import Reach
 from ..sharing.shares import Loan, Shares
+from .branches import show_branch
 from .run_json import RunViews, look
 from .session_input import one_line
 
@@ -270,7 +271,8 @@ class SessionsApi(Feature):
         if "title" in changes:
             changes |= {"title": one_line(changes["title"]), "titled": "person"}
         if "head_id" in changes:
-            changes["head_id"] = await self._leaf(session, changes["head_id"])
+            leaf = await self._leaf(session, changes.pop("head_id"))
+            session = await show_branch(self._store, self._engine, session, [], leaf)
         changed = await self._store.update_session(session.id, changes, self._engine.now()) if changes else session
         if filing != Filing():
             changed = next(iter(await self._store.file_sessions(session.owner, [session.id], filing)), None)
@@ -289,8 +291,6 @@ class SessionsApi(Feature):
 
     async def _leaf(self, session: Session, message_id: str) -> str:
         """Return the last message of the newest branch through a message."""
-        if any(run.status == "running" for run in await self._engine.of_session(session.id)):
-            raise Conflict("Wait for the run to end, or stop it, before you show another branch.")
         messages = await self._store.messages(session.id)
         if all(message.id != message_id for message in messages):
             raise MessageNotFound(message_id)
