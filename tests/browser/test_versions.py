@@ -1,7 +1,9 @@
 """Edit, leave out, vote on and go on from answers, by hand, by keyboard and on a phone."""
 
+import asyncio
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.axe import findings, sideways
 from tests.requirements import requirement
@@ -51,6 +53,28 @@ async def test_an_edited_answer_is_a_version_that_says_so(tab, up):
     await tab.say("And?")
     await tab.sees_ending("completed", "Then he is guilty.")
     assert "Bob did it." == up.requests[-1].body["messages"][-2]["content"]
+
+
+@requirement("ui.browser-turns")
+async def test_a_menu_that_is_opened_before_its_items_have_come_is_used_by_keyboard_too(new_tab, up):
+    """They are loaded when a message is drawn. Nothing had the focus, and no key led to them."""
+    come = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    tab = await new_tab(None)
+    await tab.page.route("**/assets/items.js", late)
+    await tab.open("/")
+    up.enqueue(answer("Ann did it."))
+    await tab.say("Who?")
+    await tab.sees_ending("completed", "Ann did it.")
+    await tab.last_answer.get_by_role("button", name="More actions").press("Enter")
+    await expect(tab.page.locator(".menu:popover-open")).to_have_count(1)
+    come.set()
+
+    await expect(tab.page.get_by_role("menuitem", name="Edit response")).to_be_focused()
 
 
 @requirement("fork.edited", "ui.browser-turns")

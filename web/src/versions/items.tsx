@@ -1,7 +1,7 @@
 /** The items of a message's menu. */
 import type { ReadonlySignal } from "@preact/signals";
 import { Check, Pencil, ThumbsDown, ThumbsUp, Trash2, Volume2, VolumeX } from "lucide";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { editing } from "../chat/edit-message";
 import { joinedText } from "../chat/responses";
 import { act, current, showBranch } from "../state/current";
@@ -27,6 +27,7 @@ export default function Items({ message, parts, session, isBusy, askWhy }: Items
   useEffect(() => {
     if (isAnswer && isOwn) loadThumbs(session);
   }, [session]);
+  useLayoutEffect(openAgain, []);
   const isRead = reading.value === message.id;
   return (
     <>
@@ -56,6 +57,13 @@ export default function Items({ message, parts, session, isBusy, askWhy }: Items
       )}
     </>
   );
+}
+
+/** A menu that was opened before its items had come opens again with them: it had no size, and nothing for the focus. */
+function openAgain(): void {
+  const menu = document.querySelector<HTMLElement>(".menu:popover-open:not(:has(:focus))");
+  menu?.hidePopover();
+  menu?.showPopover();
 }
 
 function Votes({ message, session, askWhy }: Omit<ItemsProps, "message" | "parts" | "isBusy"> & { message: string }) {
