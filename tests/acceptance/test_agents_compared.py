@@ -165,7 +165,9 @@ async def test_what_a_pane_waits_for_is_told_of_no_blind_one(world, up):
     told = {}
     for blind in (False, True):
         world.state.begun.clear()
+        asked = len(up.requests)
         watched = await Compare(world.api.client).begin(PANES, "Wait.", blind=blind)
+        await up.until(lambda asked=asked: len(up.requests) == asked + 2, LONG)
         async with asyncio.timeout(LONG):
             await world.state.begun.wait()
             while not all(pane["run_id"] for pane in (await world.api.get(watched.path))["panes"]):  # noqa: ASYNC110
