@@ -67,6 +67,83 @@ async def test_a_misspelt_name_hides_no_other_problem_and_the_file_is_named(alon
     ] == lines
 
 
+IN_EACH_TABLE = """
+grace = "long"
+default_model = "nobody/m"
+[[providers]]
+name = "x"
+[[providers]]
+name = "y"
+dialect = "scripted"
+max_runs = "many"
+[[keys]]
+name = "bad name!"
+[[keys]]
+name = "ann"
+[oidc]
+client_id = "c"
+[[webhooks]]
+url = "ftp://x"
+secret_env = "S"
+[[agents]]
+name = "a"
+model = "y/m"
+tools = ["fly"]
+[[agents]]
+name = "b"
+model = "y/m"
+tools = ["mcp:late", "mcp:nowhere"]
+[[mcp]]
+name = "both"
+command = "x"
+url = "https://x.example"
+[[mcp]]
+name = "late"
+timeout = "long"
+[fallbacks]
+"y/a" = "nobody/b"
+[aliases]
+m = "bare"
+[prices]
+"y/m" = { input = "much" }
+"y/4.1" = 3
+[on_break]
+"y/m" = "explode"
+[log_levels]
+"holdfast.nix" = "debug"
+"""
+
+
+@requirement("ops.config-check")
+async def test_every_problem_of_every_table_is_told_at_once(alone):
+    """One value of the wrong type hid what was wrong with every other table, and one key or agent hid the next."""
+    file = alone.settings(IN_EACH_TABLE)
+    *told, count = (await alone("config", "check")).err.replace(f" in {file}", "").splitlines()
+
+    assert [
+        "grace must be a number without a unit, such as 1.",
+        "max_runs of [[providers]] number 2 must be a number without a unit, such as 0.",
+        "[oidc] has no 'issuer', which it needs.",
+        "timeout of [[mcp]] number 2 must be a number without a unit, such as 60.",
+        'input of [prices."y/m"] must be a number without a unit, such as 0.',
+        '"y/4.1" of [prices] must be a table.',
+        '"y/m" of [on_break] must be continue or settle.',
+        "The table `oidc` needs the setting `public_url`, the address to which the provider sends people back.",
+        "The setting `aliases.m` names the model 'bare' without its provider. Write `provider/bare`.",
+        "Provider 'x': base_url is not set.",
+        "In webhooks: a url must be an http or https address without a user name.",
+        "In keys: 'bad name!' is not a valid name. It must have 1 to 64 letters, digits or any of . _ @ -.",
+        "Key 'ann': neither sha256 nor key_env is set.",
+        "MCP server 'both' needs either a command or a url.",
+        "Agent 'a': unknown tool 'fly'. Use files, shell, ask_user, mcp:SERVER or MODULE:NAME.",
+        "Agent 'b': no [[mcp]] server named 'nowhere'.",
+        "In fallbacks: no provider named 'nobody'.",
+        "log_levels: there is no module 'holdfast.nix'. Did you mean 'holdfast.ids'?",
+        "In default_model: no provider named 'nobody'.",
+    ] == told
+    assert count.startswith("19 problems.")
+
+
 # init
 
 
@@ -183,6 +260,27 @@ async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(alone,
     shown = await alone(*typed)
 
     assert (2, True) == (shown.code, f"Did you mean '{meant}'?" in shown.err)
+
+
+@requirement("cli.misspelt")
+@pytest.mark.parametrize(
+    ("typed", "told", "usage"),
+    [
+        ("runs show", "Missing argument 'RUN'.", "runs show [OPTIONS] RUN (more: holdfast runs show --help)"),
+        ("key add", "No such command 'add'.", "key [OPTIONS] COMMAND [ARGS]... (commands: budget, ls, new, revoke)"),
+        (
+            "serve --nodes many",
+            "Invalid value for '--nodes': 'many' is not a valid whole number.",
+            "serve [OPTIONS] (more: holdfast serve --help)",
+        ),
+    ],
+)
+async def test_a_wrong_command_line_is_answered_with_what_is_wrong_and_what_to_type(alone, typed, told, usage):
+    """In two lines; and a command that does not exist with those that do."""
+    shown = await alone(*typed.split())
+    lines = shown.err.replace("python -m holdfast", "holdfast").splitlines()
+
+    assert (2, [f"Usage: holdfast {usage}", f"Error: {told}"]) == (shown.code, lines)
 
 
 @requirement("ops.config-check")

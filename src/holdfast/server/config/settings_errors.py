@@ -105,9 +105,10 @@ def _wanted(message: str, settings: type[Any], path: str) -> str:
 
 
 def _choices(settings: type[Any], path: str) -> str:
-    """Return the values that a setting can have."""
-    field = _field(settings, path)
+    """Return the values that a setting, or each entry of a table, can have."""
+    field = _field(settings, path.removesuffix("[...]"))
     kind = msgspec.inspect.type_info(field.type) if field is not None else None
+    kind = kind.value_type if isinstance(kind, msgspec.inspect.DictType) else kind
     kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
     values = [str(value) for each in kinds if isinstance(each, msgspec.inspect.LiteralType) for value in each.values]
     if any(isinstance(each, msgspec.inspect.BoolType) for each in kinds):
