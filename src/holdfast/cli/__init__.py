@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from .. import __version__
-from .lazy import HelpText, LazyGroup
+from .lazy import HelpText, LazyGroup, show_usage_error
 from .screen import guard
 
 click.Context.formatter_class = HelpText  # of every command
+click.IntRange.name, click.FloatRange.name = "whole number", "number"
+click.UsageError.show = show_usage_error  # type: ignore[assignment, method-assign]
 
 SECTIONS = {
     "Use": {

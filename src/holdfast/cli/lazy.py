@@ -7,7 +7,7 @@ import gc
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,6 +29,17 @@ class HelpText(click.HelpFormatter):
             self.indent()
             self.write_text(description)
             self.dedent()
+
+
+def show_usage_error(error: click.UsageError, file: IO[Any] | None = None) -> None:
+    """Print what can be typed, and what is wrong, a line each."""
+    usage, context = "", error.ctx
+    if context is not None:
+        command, more = context.command, f"more: {context.command_path} --help"
+        if isinstance(command, click.Group) and not command.invoke_without_command:
+            more = f"commands: {', '.join(command.list_commands(context))}"
+        usage = f"{context.get_usage()} ({more})\n"
+    click.echo(f"{usage}Error: {error.format_message()}", file, err=file is None)
 
 
 class LazyGroup(click.Group):
