@@ -543,9 +543,8 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
         ...
 
     async def change_key(self, id: str, change: Callable[[KeyDetails], KeyDetails]) -> KeyRecord | None:
-        """Change the limits of a key, and return it; None if no active key has the id.
-
-        `change` is called within the transaction, perhaps in another thread or twice. What it raises is raised.
+        """Change the limits of a key, and return it; None if no active key has the id. `change` is called within the
+        transaction, perhaps in another thread or twice. What it raises is raised.
         """
         ...
 
