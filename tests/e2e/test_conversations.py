@@ -10,10 +10,14 @@ from openai import AsyncOpenAI
 from openai.types.conversations import Conversation, ConversationItem
 from pydantic import TypeAdapter
 
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import ProviderSettings, Settings
 from holdfast.server.features.accounts.made_keys import new_key
+from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite.beside import SqliteBeside
 from tests.e2e.clients import BEGIN, KEY, setting
 from tests.requirements import requirement
+from tests.support.served import NO_HOME, Served
 from tests.support.upstream import TEXT, Cut, Hang, Status
 from tests.support.waiting import LONG
 
@@ -159,6 +163,68 @@ async def test_a_conversation_takes_one_response_at_a_time(client):
 
     assert ["conversation_locked"] * 2 == codes
     assert ["Hi", TEXT, "Now?", "yes"] == await texts(client, made.id)
+
+
+class SlowToRead(MemoryStore):
+    """A store that lets others go on before it returns a conversation or a list of runs."""
+
+    then: Any = None
+
+    async def get_document(self, kind: str, id: str) -> Any:
+        found = await super().get_document(kind, id)
+        if kind == "openai_conversation":
+            await self._meanwhile()
+        return found
+
+    async def list_runs(self, **of: Any) -> Any:
+        listed = await super().list_runs(**of)
+        await self._meanwhile()
+        return listed
+
+    async def _meanwhile(self) -> None:
+        then, self.then = self.then, None
+        if then is not None:
+            await then()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@requirement("resp.conversations")
+async def test_a_response_that_is_deleted_while_it_is_written_leaves_its_words_in_the_conversation(here):
+    """As a stopped one does. They were added a moment after its end, when it may have been gone already."""
+    settings = Settings(providers=(ProviderSettings("up", base_url=here.up.base_url, models=("hangs",)),))
+    async with Served(create_app(settings, SlowToRead(), NO_HOME)) as served:
+        async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+            made = await client.conversations.create()
+            asked: Any = {"model": "up/hangs", "input": "Hi", "conversation": made.id, "background": True}
+            response = await client.responses.create(**asked)
+            async with asyncio.timeout(LONG):
+                while TEXT != (await client.responses.retrieve(response.id)).output_text:  # noqa: ASYNC110 - it polls
+                    await asyncio.sleep(0.05)
+            await client.responses.delete(response.id)
+
+            assert ["Hi", TEXT] == await texts(client, made.id)
+
+
+@requirement("resp.conversations", "resp.stored")
+async def test_items_and_lists_bear_what_happens_in_the_middle_of_a_request(here):
+    """A response that begins locks the conversation for items, too. One that is deleted is left out of a list."""
+    settings = Settings(providers=(ProviderSettings("up", base_url=here.up.base_url, models=("hangs", "echo:yes")),))
+    store = SlowToRead()
+    async with Served(create_app(settings, store, NO_HOME)) as served, served.client() as http:
+        async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+            made = await client.conversations.create()
+            asked: Any = {"model": "up/hangs", "input": "Hi", "conversation": made.id, "background": True}
+            store.then = lambda: client.responses.create(**asked)
+            with pytest.raises(openai.ConflictError) as locked:
+                await client.conversations.items.create(made.id, items=[HELLO])
+            kept, gone = [await client.responses.create(model="up/echo:yes", input="Hi") for _ in range(2)]
+            store.then = lambda: client.responses.delete(gone.id)
+            listed = await http.get("/v1/responses")
+
+    assert "conversation_locked" == locked.value.code
+    assert 200 == listed.status
+    assert kept.id in [each["id"] for each in (await listed.json())["data"]]
 
 
 @requirement("resp.conversations", "truth.clients-see-failure")

@@ -67,7 +67,7 @@ class ConversationTurns:
             await self._release(conversation_id, record)
             raise
         if run.id == record.id:
-            self._tasks.start(self._add_items(run, conversation_id))
+            self._tasks.start(self.add_items(run))
         else:
             await self._release(conversation_id, record)  # a repeated request has started nothing
         return run
@@ -86,11 +86,12 @@ class ConversationTurns:
 
         await stored_conversations(self._store).change(conversation_id, released, owner=record.owner)
 
-    async def _add_items(self, run: Run, conversation_id: str) -> None:
-        """Add the items of a response when it has ended, unless the conversation was deleted, or has another one."""
+    async def add_items(self, run: Run) -> None:
+        """Add the items of a response when it has ended, unless its conversation was deleted, or has another one."""
         await run.settled()
-        with suppress(ConversationNotFound, ConversationLocked):
-            await self.up_to_date(run.record.owner, conversation_id)
+        if (conversation_id := response_ask(run.record.ask).conversation_id) is not None:
+            with suppress(ConversationNotFound, ConversationLocked):
+                await self.up_to_date(run.record.owner, conversation_id)
 
 
 async def delete_unused(store: Store, before: Callable[[str], float]) -> None:

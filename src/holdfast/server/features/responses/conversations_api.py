@@ -148,7 +148,13 @@ class ConversationsApi(Feature):
         """Add items at the end of a conversation, and return them."""
         await self._turns.up_to_date(owner_of(request), request.path_params["conversation_id"])
         items = await self._new_items(request, convert(await self._decoded(request), ConversationItems).items)
-        await self._changed(request, lambda known: _checked(replace(known, items=[*known.items, *items])))
+
+        def added(known: StoredConversation) -> StoredConversation:
+            if known.run_id is not None:  # it has begun meanwhile
+                raise ConversationLocked
+            return _checked(replace(known, items=[*known.items, *items]))
+
+        await self._changed(request, added)
         return json_of(page_of([_item_json(item) for item in items], has_more=False))
 
     @Endpoint(

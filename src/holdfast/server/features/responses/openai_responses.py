@@ -275,6 +275,7 @@ class ResponsesApi(Feature):
         if run.record.session_id is not None:
             raise Conflict(f"This response belongs to session {run.record.session_id}. Delete that session instead.")
         await stop_within(run)
+        await self._turns.add_items(run)  # what it has said is part of its conversation
         await self._store.delete_run(run.id)
         self._engine.forget(run.id)
         response_id = openai_responses.response_id(run.id)
@@ -312,7 +313,7 @@ class ResponsesApi(Feature):
 
     async def _listed(self, found: list[RunRecord], limit: int, last: str | None = None) -> ASGIApp:
         """Return a page. `last` is the last run that was read, if there may be more."""
-        data = [await response_json(await self._engine.open(record.id)) for record in found[:limit]]
+        data = [await response_json(self._engine.run_of(record)) for record in found[:limit]]
         if len(found) > limit or last is None:
             return json_of(page_of(data, has_more=len(found) > limit))
         return json_of(page_of(data, has_more=True, last=openai_responses.response_id(last)))
