@@ -57,6 +57,16 @@ def test_an_error_of_the_file_names_the_place_and_what_was_meant(tmp_path, text,
     assert told == refused(tmp_path, text)
 
 
+def test_a_file_that_was_named_by_a_relative_path_is_named_in_errors(tmp_path, monkeypatch):
+    """Only a name with a slash was taken for a file: `--config holdfast.toml` left out where the problem is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "holdfast.toml").write_text("zebra = 1")
+    with pytest.raises(SettingsError) as error:
+        load({}, {}, "holdfast.toml")
+
+    assert f"Unknown setting 'zebra' in {tmp_path / 'holdfast.toml'}." == str(error.value)
+
+
 @requirement("cli.misspelt")
 @pytest.mark.parametrize(
     ("variable", "told"),

@@ -389,7 +389,7 @@ def gather(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for found, where in (
-        (_from_file(path) if path else {}, str(path)),
+        (_from_file(path) if path else {}, str(path and path.absolute())),
         (_from_environment(environ), "environment"),
         ({name: value for name, value in (flags or {}).items() if value is not None}, "flag"),
     ):
