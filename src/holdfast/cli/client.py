@@ -147,32 +147,33 @@ class Api:
         return CallFailed(message, code, status)
 
     async def events(self, run_id: str, after: int = 0, patience: float = 30.0) -> AsyncGenerator[Object]:
-        """Yield a run's events up to its settlement. If the connection breaks, reconnect and resume."""
+        """Yield a run's events up to its settlement. If the connection breaks, reconnect for `patience` seconds."""
         loop = asyncio.get_running_loop()
-        last_event_at, backoff = loop.time(), Backoff(0.3, 2.0)
+        lost_at, backoff = 0.0, Backoff(0.3, 2.0)
         while True:
             try:
-                async for event in self._read(run_id, after):
-                    last_event_at, after = loop.time(), event.get("seq", after)
-                    backoff.reset()
-                    yield event
-                    if event["type"] == "run.settled":
-                        return
+                with closing(await self._send("GET", f"/api/runs/{run_id}/events", query={"after": after})) as response:
+                    if response.status in _COMES_BACK:
+                        raise Broken(f"{self._name} answered with status {response.status}")
+                    lost_at = 0.0
+                    async for event in self._read(response):
+                        after = event.get("seq", after)
+                        backoff.reset()
+                        yield event
+                        if event["type"] == "run.settled":
+                            return
             except (NotThere, Broken) as error:
-                if loop.time() - last_event_at > patience:
+                if loop.time() - (lost_at := lost_at or loop.time()) > patience:
                     raise CallFailed(f"Lost the connection, and could not reconnect: {error}.") from None
             await asyncio.sleep(backoff.next())
 
-    async def _read(self, run_id: str, after: int) -> AsyncGenerator[Object]:
+    async def _read(self, response: Reply) -> AsyncGenerator[Object]:
+        if response.status != 200:
+            raise self._failure(response.status, _loosely(await response.read_all()))
         decoder = SSEDecoder()
-        with closing(await self._send("GET", f"/api/runs/{run_id}/events", query={"after": after})) as response:
-            if response.status in _COMES_BACK:
-                raise Broken(f"{self._name} answered with status {response.status}")
-            if response.status != 200:
-                raise self._failure(response.status, _loosely(await response.read_all()))
-            while data := await response.read():
-                for _, event in decoder.feed(data):
-                    yield msgspec.json.decode(event)
+        while data := await response.read():
+            for _, event in decoder.feed(data):
+                yield msgspec.json.decode(event)
 
     async def stream(
         self, method: str, path: str, body: Object | bytes | IO[bytes] | None = None

@@ -141,17 +141,16 @@ async def _follow(api: Api, batch: Object, stop_requested: asyncio.Event) -> Obj
 
 async def _progress(api: Api, batch_id: str) -> AsyncGenerator[Object]:
     """Yield the progress. If the connection breaks, reconnect: the batch does not depend on it."""
-    loop = asyncio.get_running_loop()
-    last_event_at = loop.time()
+    loop, lost_at = asyncio.get_running_loop(), 0.0
     while True:
         try:
             async for name, event in api.stream("GET", f"/api/batches/{batch_id}/events"):
-                last_event_at = loop.time()
+                lost_at = 0.0
                 yield event["progress"] if name == "batch.progress" else event["batch"]["progress"]
                 if name == "batch.settled" and event["batch"]["status"] != "running":
                     return
         except CallFailed as error:
-            if loop.time() - last_event_at > PATIENCE or error.status in (401, 403, 404):
+            if error.status in (401, 403, 404) or loop.time() - (lost_at := lost_at or loop.time()) > PATIENCE:
                 raise
         await asyncio.sleep(0.3)
 
