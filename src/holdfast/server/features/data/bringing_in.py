@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ....asks import OnBreak
 from ....attachments.kinds import ENDINGS, inline_url
 from ....compare.model import DOCUMENT, Comparison
 from ....errors import BadRequest
-from ....history import Figures, Message, Session, title_from
+from ....history import Figures, Message, Session
 from ....ids import new_id
 from ....store import Store
 from ....store.documents import Documents
 from ....store.files import REFERENCE, url_of, with_url
-from ...kit.request import System, check_size
-from ..filing.names import chat_folder, tag_names
+from ...kit.request import check_size
 from ..importing.zips import MOST_IN_ALL, BoundedZip, ZipRefused
-from ..sessions.session_input import one_line
-from ..sessions.session_transfer import ImportedMessage, as_imported, imported_message
+from ..sessions.session_transfer import ImportedMessage, ImportedSession, imported_message, imported_session
 from .archive import FILES, FORMAT, HEAD, SESSIONS, VERSION, safe_name
 from .archived_comparisons import COMPARISONS, NewIdFor, checked_comparison, moved, sessions_of
 
@@ -56,20 +53,13 @@ class _ArchivedMessage(ImportedMessage, frozen=True, kw_only=True):
     figures: Figures | None = None
 
 
-class _ArchivedSession(msgspec.Struct, frozen=True):
+class _ArchivedSession(ImportedSession, frozen=True):
     """A session of an archive, with all of its branches."""
 
-    messages: list[_ArchivedMessage]
+    messages: Sequence[_ArchivedMessage]
     id: str = ""
     kind: str = "chat"
-    title: str = ""
-    model: str | None = None
-    system: System | None = None
-    params: dict[str, Any] = {}
-    on_break: OnBreak | None = None
     pinned: bool = False
-    folder: str = ""
-    tags: list[str] = []
     archived: bool = False
     head_id: str | None = None
 
@@ -277,21 +267,8 @@ class Importing:
         """Return a session of the archive under its new id."""
         now, self._room = self._now(), MOST_FILES
         messages = self._messages(brought, now)
-        session = Session(
-            id=id,
-            owner=self._owner,
-            title=one_line(brought.title) or (title_from(messages[0].content) if messages else ""),
-            titled="person" if brought.title.strip() else "",
-            model=brought.model,
-            system=brought.system,
-            params=brought.params,
-            on_break=brought.on_break,
-            pinned=brought.pinned,
-            folder=chat_folder(brought.folder),
-            tags=tag_names(brought.tags),
-            archived=brought.archived,
-        )
-        return as_imported(session, messages, now), messages
+        session = imported_session(brought, messages, id, self._owner, now)
+        return replace(session, pinned=brought.pinned, archived=brought.archived), messages
 
     @staticmethod
     def _in_order(brought: _ArchivedSession) -> list[_ArchivedMessage]:

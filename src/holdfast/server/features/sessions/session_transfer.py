@@ -94,7 +94,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
 class ImportedSession(msgspec.Struct, frozen=True):
     """An exported session. Unknown fields are left out."""
 
-    messages: list[ImportedMessage]
+    messages: Sequence[ImportedMessage]
     title: str = ""
     model: str | None = None
     system: System | None = None
@@ -147,19 +147,8 @@ class SessionTransferApi(Feature):
             raise BadRequest("The session has no messages.", param="messages")
         now = self._engine.now()
         messages = copied([imported_message(message, now) for message in brought.messages])
-        session = Session(
-            id=new_id("ses"),
-            owner=owner_of(request),
-            title=one_line(brought.title) or title_from(messages[0].content),
-            titled="person" if brought.title.strip() else "",
-            model=brought.model,
-            system=brought.system,
-            params=brought.params,
-            on_break=brought.on_break,
-            folder=chat_folder(brought.folder),
-            tags=tag_names(brought.tags),
-        )
-        session = await self._store.copy_session(as_imported(session, messages, now), messages)
+        session = imported_session(brought, messages, new_id("ses"), owner_of(request), now)
+        session = await self._store.copy_session(session, messages)
         self._engine.touch(session.id, session.owner)
         return Json(native.session(session), status_code=201, headers={"location": f"/api/sessions/{session.id}"})
 
@@ -171,6 +160,23 @@ def copied(messages: list[Message]) -> list[Message]:
         parent = copies[-1].id if copies else None
         copies.append(msgspec.structs.replace(message, id=new_id("msg"), parent_id=parent))
     return copies
+
+
+def imported_session(brought: ImportedSession, messages: Sequence[Message], id: str, owner: str, now: float) -> Session:
+    """Return an exported session under a new id."""
+    session = Session(
+        id=id,
+        owner=owner,
+        title=one_line(brought.title) or (title_from(messages[0].content) if messages else ""),
+        titled="person" if brought.title.strip() else "",
+        model=brought.model,
+        system=brought.system,
+        params=brought.params,
+        on_break=brought.on_break,
+        folder=chat_folder(brought.folder),
+        tags=tag_names(brought.tags),
+    )
+    return as_imported(session, messages, now)
 
 
 def as_imported(session: Session, messages: Sequence[Message], now: float) -> Session:
