@@ -4,12 +4,14 @@ import asyncio
 import json
 import stat
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.server.secrets.key_sources import SecretKeyFile
+from holdfast.wires.openai import webhooks
 from tests.e2e.test_cli import Shell, here
 from tests.requirements import requirement
 from tests.support.http import Client
@@ -86,6 +88,25 @@ async def test_a_rotation_while_the_server_runs_loses_nothing(tmp_path):
     assert (1, 1, False) == (len(before), len(after), before == after)
     assert OTHER == sent
     assert not set(before + after) & set(last)
+
+
+@requirement("safe.sealed")
+async def test_a_rotation_keeps_the_secrets_that_are_not_of_the_settings(tmp_path):
+    """Browsers know the key for push messages, and callers that of a trigger: nobody could give them another."""
+    async with alone(tmp_path / "data") as server, server.client() as client:
+        shell = Shell(tmp_path, {**here(server), "HOLDFAST_CONFIG": str(server.config)})
+        key = (await (await client.request("PUT", "/api/notifications", json={})).json())["key"]
+        trigger = {"name": "signed", "prompt": "Go", "model": "scripted/echo", "signed": True}
+        made = await (await client.post("/api/triggers", trigger)).json()
+        rotated = await shell("secrets", "rotate")
+        await server.restart()
+        after = (await (await client.request("PUT", "/api/notifications", json={})).json())["key"]
+        headers = webhooks.headers(webhooks.key_of(made["secret"]), "call_1", int(time.time()), b"{}")
+        called = await client.post(made["path"], {}, headers=headers)
+
+    assert 0 == rotated.code, rotated.err
+    assert key == after
+    assert 202 == called.status, await called.text()
 
 
 @requirement("safe.sealed")

@@ -18,7 +18,7 @@ BUILT = SRC / "holdfast" / "web"
 """The browser UI as it was built: nobody reads it."""
 MOST_LINES_OF_A_FILE = 600
 MOST_LINES_OF_A_FUNCTION = 50
-MOST_LINES = 88_000
+MOST_LINES = 88_100
 """In all Python of the package. A lower sum lowers the limit here; a feature raises it by what it needs."""
 CORE_LOOP = {"run.py": "Run", "pump.py": "Pump", "keeper.py": "Keeper", "committer.py": "Committer"}
 """The four classes that work on a run from its start to its settlement, by their files in `runs`."""

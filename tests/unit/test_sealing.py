@@ -3,12 +3,21 @@
 import multiprocessing
 import os
 import stat
+import time
 
 import pytest
 
 from holdfast.server.config.settings import Settings, SettingsError
+from holdfast.server.features.agents.accounts import McpAccount
+from holdfast.server.features.data.resealing import reseal_store
+from holdfast.server.features.notifications.people import Persons
+from holdfast.server.features.notifications.push import PushKeys
+from holdfast.server.features.schedules.triggers import TriggerSecret
 from holdfast.server.secrets.key_sources import SecretKeyFile, SecretKeys, new_secret_key
 from holdfast.server.secrets.sealer import CannotUnseal, NoSecretKey, Sealer
+from holdfast.store.documents import Documents
+from holdfast.store.memory import MemoryStore
+from holdfast.wires.openai import webhooks
 from tests.requirements import requirement
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -55,6 +64,32 @@ def test_two_keys_at_once_open_what_either_has_sealed():
     assert (False, True) == (both.is_current(first), both.is_current(second))
     with pytest.raises(CannotUnseal, match="secrets reset"):
         new.open("name", first)
+
+
+@requirement("safe.sealed")
+async def test_every_secret_in_the_store_is_sealed_with_the_new_key():
+    """The old key is deleted after a rotation: what is not sealed again is lost for good."""
+    store, old, both, new = MemoryStore(), sealer(ONE), sealer(TWO, ONE), sealer(TWO)
+    webhook, secret = await Persons(store, old, time.time).add_webhook("ada", "https://x.org/", ("run.failed",))
+    shown = await PushKeys(store, old).shown()
+    triggers = Documents(store, "trigger_secret", TriggerSecret)
+    await triggers.put("trg_1", TriggerSecret(sealed=await old.seal_text("the secret of trigger trg_1", b"signed")))
+    await triggers.put("trg_2", TriggerSecret(digest="unsigned"))
+    await triggers.put("trg_3", TriggerSecret(sealed=await sealer("3" * 64).seal_text("the secret", b"lost before")))
+    accounts = Documents(store, "mcp_account", McpAccount)
+    await accounts.put("acc", McpAccount("desk", 7.0, await old.seal_text("the account acc", b"tokens")))
+    first, again = [await reseal_store(store, both) for _ in range(2)]
+    (kept,) = (await (persons := Persons(store, new, time.time)).of("ada")).webhooks
+    opened = [
+        await new.open_text("the secret of trigger trg_1", (await triggers.get("trg_1")).body.sealed),
+        await new.open_text("the account acc", (await accounts.get("acc")).body.sealed),
+    ]
+
+    assert (True, False) == (first, again)
+    assert (webhook.id, webhooks.key_of(secret)) == (kept.id, await persons.key_of(kept))
+    assert shown == await PushKeys(store, new).shown()
+    assert [b"signed", b"tokens"] == opened
+    assert TriggerSecret(digest="unsigned") == (await triggers.get("trg_2")).body
 
 
 @requirement("safe.sealed")

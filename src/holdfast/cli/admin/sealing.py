@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from ...server.config.settings import Settings, data_folder
-from ...server.features.accounts.factors.second_factors import SecondFactors
-from ...server.features.accounts.people.people import People
+from ...server.features.data.resealing import reseal_store
 from ...server.live.saved_settings import KeptSettings, SavedFile, saved_file, what_is_sealed
 from ...server.live.shared_settings import SavedDocument
 from ...server.secrets.key_sources import SecretKeyFile, SecretKeys, given_keys, new_secret_key
@@ -28,9 +27,10 @@ T = TypeVar("T")
 def secrets() -> None:
     """Manage the encryption of stored provider keys.
 
-    Stored secrets are the keys of providers that were set in the browser, and the secrets of second factors. The key is
-    HOLDFAST_SECRET_KEY, or the file HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else
-    secret.key in the data folder.
+    Stored secrets are the keys of providers that were set in the browser, the accounts at MCP servers, the key for push
+    messages, and the secrets of second factors, signed triggers and people's webhooks. The key is HOLDFAST_SECRET_KEY,
+    or the file HOLDFAST_SECRET_KEY_FILE, or with a shared store HOLDFAST_CLUSTER_KEY, else secret.key in the data
+    folder.
     """
 
 
@@ -46,11 +46,11 @@ def secrets_rotate(**where: Any) -> None:
     settings = settings_of(**where)
     if settings.store:
         changed = _in_store(settings, lambda saved: saved.reseal())
-        changed = _reseal_factors(settings, SecretKeys(settings, None)) or changed
+        changed = _reseal_stored(settings, SecretKeys(settings, None)) or changed
         click.echo(_result(changed, "Remove the old key from the settings of every server."))
     elif given_keys(settings):
         changed = saved_file(settings, os.environ).reseal()
-        changed = _reseal_factors(settings, SecretKeys(settings, data_folder(settings).absolute())) or changed
+        changed = _reseal_stored(settings, SecretKeys(settings, data_folder(settings).absolute())) or changed
         click.echo(_result(changed, "Remove the old key from the settings."))
     else:
         _rotate_file(settings)
@@ -66,14 +66,14 @@ def _rotate_file(settings: Settings) -> None:
     new = new_secret_key()
     file.replace([new, *old])
     saved.reseal()
-    _reseal_factors(settings, SecretKeys(settings, data_folder(settings).absolute()))
+    _reseal_stored(settings, SecretKeys(settings, data_folder(settings).absolute()))
     file.replace([new])
     saved.read()
     click.echo(f"Encrypted with a new key: {file.path}. Replace your copy of the key: the old one opens nothing.")
 
 
-def _reseal_factors(settings: Settings, keys: SecretKeys) -> bool:
-    return beside(settings, lambda store: SecondFactors(People(store), Sealer(keys)).reseal())
+def _reseal_stored(settings: Settings, keys: SecretKeys) -> bool:
+    return beside(settings, lambda store: reseal_store(store, Sealer(keys)))
 
 
 def _result(changed: bool, then: str) -> str:
