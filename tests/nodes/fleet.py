@@ -100,8 +100,7 @@ class Fleet:
     async def _was_refused(self, run_id: str) -> bool:
         """Return whether a start was refused after this client was told of it: then its key has started another run."""
         run = await self._answered("GET", f"/api/runs/{run_id}")
-        settlement = run and run["settlement"]
-        return bool(settlement) and settlement.get("error", {}).get("code") in REFUSED and not run["started_at"]
+        return run is not None and was_refused(run)
 
     async def _stop(self, run_id: str, session_id: str, after: int) -> None:
         """Read some events of a run, then stop it."""
@@ -180,6 +179,12 @@ class Fleet:
         self._frames += 1
         if self._frames == self._awaited:
             self._moment.set()
+
+
+def was_refused(run: dict[str, Any]) -> bool:
+    """Return whether the start of a run was refused although it was stored: then its key starts another one."""
+    error = (run["settlement"] or {}).get("error") or {}
+    return run["seq"] == 1 and error.get("code") in REFUSED
 
 
 def _cursor(reading: Reading) -> str:
