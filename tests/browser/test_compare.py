@@ -1,10 +1,11 @@
 """Comparisons as a person makes them: panes side by side, stopped, voted on, and gone on with."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Route, expect
 
 from tests.browser.tab import Tab, becomes
 from tests.requirements import requirement
@@ -316,6 +317,32 @@ async def test_a_vote_stays_with_the_responses_that_it_was_on(new_tab, compare):
     await tab.open("/compare")
     line = tab.page.locator(f".earlier a[href='/compare/{kept['id']}'] .about > span").first
     await expect(line).to_have_text("up/echo:one won against same/echo:two")
+
+
+@requirement("ui.browser-compare")
+async def test_a_vote_is_not_taken_back_by_the_answer_to_a_stop_before_it(new_tab, compare):
+    """The page is told that all have ended before the stop is answered, with a comparison without a vote."""
+    tab = await new_tab("/compare")
+    await set_up(tab, [ANSWERS, HANGS], blind=False)
+    await tab.say("Which wave?")
+    await expect(pane(tab, 0)).to_have_attribute("data-outcome", "completed")
+    await expect(pane(tab, 1).locator(".segment > .markdown")).not_to_be_empty()
+    voted = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        answered = await route.fetch()
+        await voted.wait()
+        await route.fulfill(response=answered)
+
+    await tab.page.route("**/stop", late)
+    await tab.page.keyboard.press("Escape")
+    await tab.page.locator(".vote .winner").click()
+    await expect(tab.page.locator(".vote-told")).to_be_visible()
+    async with tab.page.expect_response("**/stop"):
+        voted.set()
+    await tab.measure("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+    await expect(tab.page.locator(".vote-told")).to_be_visible()
 
 
 @requirement("ui.browser-compare")

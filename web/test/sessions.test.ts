@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { loadSessions, noteSession, query, sessions } from "../src/state/sessions";
+import { loadMoreSessions, loadSessions, noteSession, query, sessions } from "../src/state/sessions";
 import type { ListedSession } from "../src/types";
 import { viewOf } from "./samples";
 
@@ -22,6 +22,25 @@ test("a list that was on its way does not undo what was heard meanwhile", async 
   await loading;
 
   expect(sessions.value[0]).toMatchObject({ active_run: null, title: "New" });
+});
+
+test("the rest of a list does not come among the hits of a search that was begun meanwhile", async () => {
+  const answers: ((response: Response) => void)[] = [];
+  const page = (id: string, next: string | null) => Response.json({ sessions: [listed({ id })], next });
+  vi.stubGlobal("fetch", () => new Promise((resolve) => answers.push(resolve)));
+  const first = loadSessions();
+  answers[0]?.(page("a", "more"));
+  await first;
+  const more = loadMoreSessions();
+  query.value = "words";
+  const search = loadSessions();
+  answers[2]?.(page("hit", null));
+  await search;
+  answers[1]?.(page("b", null));
+  await more;
+
+  expect(sessions.value.map(({ id }) => id)).toEqual(["hit"]);
+  query.value = "";
 });
 
 test("a session that changes moves to its place, and one that a search does not show stays away", () => {

@@ -26,6 +26,9 @@ export class OpenComparison {
   #isVoting = false;
   /** The number of the newest request: an earlier one that ends late changes nothing. */
   #asked = 0;
+  /** Counts all requests, and says which of them `info` comes from: an answer that is overtaken changes nothing. */
+  #requests = 0;
+  #shown = 0;
 
   constructor(public id: string | null) {}
 
@@ -131,8 +134,12 @@ export class OpenComparison {
   }
 
   async #replace(asked: Promise<Comparison>): Promise<void> {
+    const mine = ++this.#requests;
     try {
-      this.info.value = await asked;
+      const info = await asked;
+      if (mine < this.#shown) return;
+      this.#shown = mine;
+      this.info.value = info;
     } catch (error) {
       complain(error);
     }
@@ -141,9 +148,11 @@ export class OpenComparison {
   /** Ask, and follow the panes to their end. Resolves once the server has taken it, or has not. */
   #ask(path: string, body: unknown): Promise<boolean> {
     const number = ++this.#asked;
+    const mine = ++this.#requests;
     return new Promise((resolve) => {
       this.isOurs.value = true;
       stream(path, body, this.#abort.signal, (event) => {
+        this.#shown = Math.max(this.#shown, mine);
         this.#take(event);
         resolve(true);
       })

@@ -42,9 +42,14 @@ export function rememberModel(id: string): void {
   localStorage.setItem(LAST, id);
 }
 
+let asked = 0;
+
 export async function loadModels(): Promise<void> {
+  const mine = ++asked;
   try {
-    models.value = await api.models();
+    const found = await api.models();
+    if (mine !== asked) return;
+    models.value = found;
     modelsState.value = "ready";
     if (models.value.providers.some(({ pending }) => pending)) setTimeout(loadModels, 1000);
   } catch {

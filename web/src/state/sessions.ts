@@ -49,7 +49,9 @@ export async function loadSessions(): Promise<void> {
 
 export async function loadMoreSessions(): Promise<void> {
   if (!next) return;
-  const page = await api.sessions(query.value, next, 50, shownOnly());
+  const [sought, only] = [query.value, filter.value];
+  const page = await api.sessions(sought, next, 50, shownOnly());
+  if (sought !== query.value || only !== filter.value) return; // another list is shown by now
   add(page.sessions);
   next = page.next;
   hasMore.value = next !== null;
