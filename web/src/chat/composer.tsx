@@ -86,9 +86,8 @@ export function Composer() {
           ),
           (await makesRoom(ifBusy)) ? "queue" : ifBusy,
         ));
-    const since = readDraft(session);
     if (isTaken || place !== session) noteTaken(session, said);
-    if (place !== session && since !== said) moveDraft(session, place); // a session was made for it: one went on typing
+    if (place !== session) moveDraft(session, place); // a session was made for it, and one may have gone on typing
     if (!isTaken) giveBack(place, said, shown, why); // what was not taken is not lost, also where a session was made for it
   };
   const insertsPrompt = async () => {

@@ -17,11 +17,8 @@ export type Loading = "loading" | "ready" | "missing" | "failed";
 
 export type Setup = Pick<Session, "model" | "system" | "params" | "on_break" | "preset">;
 
-/** What is changed of a set-up. A function is given the parameters as they are when all earlier changes were taken. */
-export type Change = Partial<Setup> | ((params: Setup["params"]) => Partial<Setup>);
-
-export const changesOf = (change: Change, { params }: Pick<Setup, "params">): Partial<Setup> =>
-  typeof change === "function" ? change(params) : change;
+/** What is changed of a set-up, made of the parameters as they are when all earlier changes were taken. */
+export type Change = (params: Setup["params"]) => Partial<Setup>;
 
 export abstract class Conversation {
   readonly loading = signal<Loading>("loading");

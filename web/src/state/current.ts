@@ -6,8 +6,8 @@ import { navigate, place, TEMPORARY } from "../router";
 import type { Content, Session } from "../types";
 import { lazily } from "../ui/lazily";
 import { t } from "../words";
-import { type Change, type Conversation, changesOf } from "./conversation";
-import { keepDraft, readDraft } from "./drafts";
+import type { Change, Conversation } from "./conversation";
+import { moveDraft } from "./drafts";
 import { effortsOf, modelForNew, models, rememberModel } from "./models";
 import { chooseForNew, choosePresetForNew, loadPresets, presetsKnown, resetForNew, setupForNew } from "./presets";
 import { noteSession } from "./sessions";
@@ -58,11 +58,9 @@ async function showTemporary(): Promise<void> {
 /** Begin a temporary chat with what was typed for a new one, or leave it for a new one. */
 export function toggleTemporary(): void {
   if (place.value.id === TEMPORARY) return navigate("/");
-  const draft = current.value ? "" : readDraft(null);
+  const isNew = !current.value;
   navigate(TEMPORARY);
-  if (!draft) return;
-  keepDraft(null, "");
-  keepDraft(TEMPORARY, draft);
+  if (isNew) moveDraft(null, TEMPORARY);
 }
 
 /** Whether a message was taken, and by which session, or, where it was not, which one it was for. */
@@ -162,12 +160,12 @@ export const chooseEffort = (effort: string): Promise<void> =>
 
 async function change(what: Change): Promise<void> {
   if (current.value) await act((it) => it.change(what));
-  else chooseForNew(changesOf(what, setupForNew.value));
+  else chooseForNew(what(setupForNew.value.params));
 }
 
 /** Change the settings of the session that is shown, or of the next one. */
 export async function changeSetup(setup: Pick<Session, "system" | "params" | "on_break">): Promise<void> {
-  if (current.value) await current.value.change(setup);
+  if (current.value) await current.value.change(() => setup);
   else chooseForNew(setup);
 }
 
@@ -175,5 +173,6 @@ export async function changeSetup(setup: Pick<Session, "system" | "params" | "on
 export async function choosePreset(preset: Preset | null): Promise<void> {
   const shown = current.value;
   if (!shown || shown.isTemporary) choosePresetForNew(preset);
-  else await act((it) => it.change(preset ? { preset: preset.id } : { system: null, params: {}, on_break: null }));
+  else
+    await act((it) => it.change(() => (preset ? { preset: preset.id } : { system: null, params: {}, on_break: null })));
 }

@@ -12,7 +12,7 @@ import { TEMPORARY, wouldLose } from "../router";
 import type { Content, ErrorInfo, Message, RunFrame, Settlement, Step, StepCall } from "../types";
 import { readEvents } from "../ui/event-stream";
 import { t } from "../words";
-import { type Change, Conversation, changesOf } from "./conversation";
+import { type Change, Conversation } from "./conversation";
 import { forgetTemporary, giveBack, readDraft } from "./drafts";
 import { LiveRun, type Segment, type ToolActivity } from "./live";
 import { modelForNew, onBreakOf } from "./models";
@@ -92,7 +92,7 @@ export class TemporaryChat extends Conversation {
   }
 
   async change(change: Change): Promise<void> {
-    chooseForNew(changesOf(change, setupForNew.value));
+    chooseForNew(change(setupForNew.value.params));
   }
 
   async changeQueued(run: string, input: Content): Promise<void> {

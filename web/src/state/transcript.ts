@@ -24,7 +24,7 @@ import {
   type SessionChanged,
   type Settlement,
 } from "../types";
-import { type Change, Conversation, changesOf, type Ending } from "./conversation";
+import { type Change, Conversation, type Ending } from "./conversation";
 import { LiveRun } from "./live";
 import { noteSession } from "./sessions";
 
@@ -133,7 +133,7 @@ export class Transcript extends Conversation {
 
   async change(change: Change): Promise<void> {
     const taken = this.#changes.then(async () => {
-      const session = await api.changeSession(this.id, changesOf(change, this.session.value ?? { params: {} }));
+      const session = await api.changeSession(this.id, change(this.session.value?.params ?? {}));
       this.session.value = session;
       noteSession(session);
     });
