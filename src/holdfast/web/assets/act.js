@@ -1,1 +1,1 @@
-import{Kn as e,nt as t}from"./start.js";function n({icon:n,label:r,title:i,isDisabled:a=!1,onClick:o}){return e(`button`,{type:`button`,class:`quiet icon-button`,"aria-label":r,title:i,disabled:a,onClick:o,children:e(t,{node:n,size:16})})}export{n as t};
+import{nt as e,qn as t}from"./start.js";function n({icon:n,label:r,title:i,isDisabled:a=!1,onClick:o}){return t(`button`,{type:`button`,class:`quiet icon-button`,"aria-label":r,title:i,disabled:a,onClick:o,children:t(e,{node:n,size:16})})}export{n as t};
