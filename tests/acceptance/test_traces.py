@@ -31,6 +31,7 @@ from tests.support.upstream import (
     answer,
     calling,
 )
+from tests.support.waiting import SOON
 
 COUNTED = [Headers(), Role(), Delta("One "), Delta("two."), Finish("stop"), UsageChunk(10, 20), Done()]
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -348,7 +349,7 @@ async def test_a_collector_that_is_away_delays_nothing(up, tmp_path):
 
     assert "completed" == settlement["outcome"]
     assert 0 == ended.code
-    assert ended.seconds < 10
+    assert ended.seconds < SOON  # three seconds, and a busy machine
 
 
 @requirement("ops.traces-away")
