@@ -69,7 +69,8 @@ async def outcome(work: Awaitable[T]) -> T | Exception:
 
 async def settle(store: Store, run: RunRecord, epoch: int = 1, seq: int = 1) -> Any:
     message = Message(id=run.message_id or "", role="assistant", content="hi", run_id=run.id)
-    return await store.settle(run.id, epoch, seq=seq, settlement=DONE, message=message, now=2.0)
+    end = await store.settle(run.id, epoch, seq=seq, settlement=DONE, message=message, now=2.0)
+    return end and end.settlement
 
 
 async def until_it_answers(work: Callable[[], Awaitable[T]]) -> T:

@@ -13,7 +13,7 @@ from holdfast.ids import new_id
 from holdfast.runs.run import Run
 from holdfast.server.app import create_app
 from holdfast.server.config.settings import Settings
-from holdfast.store import Append, LogEnd, RunRecord
+from holdfast.store import Append, LogEnd, RunEnd, RunRecord
 from holdfast.store.memory import MemoryStore
 from holdfast.store.records import NodeDetails, NodeRecord
 from tests.requirements import requirement
@@ -50,7 +50,7 @@ class FaultyStore(MemoryStore):
             raise TypeError("an event cannot be saved")
         return await super().append(node_id, entries)
 
-    async def settle(self, *args: object, **kwargs: object) -> AnySettlement | None:
+    async def settle(self, *args: object, **kwargs: object) -> RunEnd | None:
         self._fail("settle")
         return await super().settle(*args, **kwargs)  # type: ignore[arg-type]
 

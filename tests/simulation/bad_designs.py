@@ -50,7 +50,7 @@ from holdfast.server.sources.breaks.legs import Legs
 from holdfast.server.sources.chat import ChatSources
 from holdfast.sessions.changes import SessionWatchers
 from holdfast.sessions.queue import SessionQueue
-from holdfast.store import Append, Idempotency, LogEnd, RunRecord
+from holdfast.store import Append, Idempotency, LogEnd, RunEnd, RunRecord
 from holdfast.store import semantics as rules
 from holdfast.store.files import Parted
 from holdfast.store.rows import Querying, Row, first
@@ -428,7 +428,7 @@ class _PublishesBeforeCommit(Log):
     expects="a caller was told a settlement of .* that the store does not have",
 )
 class _ShowsTheSettlementFirst(Keeper):
-    async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
+    async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> RunEnd | None:
         pump.run.settle(settlement)
         return await super().save(pump, settlement, now)
 
@@ -615,7 +615,7 @@ class _EndNotedAfterTheClose(Pump):
 class _SavesBlindly(Writing):
     def settle(
         self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, left: Parted, now: float
-    ) -> Querying[AnySettlement | None]:
+    ) -> Querying[RunEnd | None]:
         run = yield from self.run(run_id)
         if run is not None and run.settlement is not None:
             left = Parted(
@@ -645,7 +645,7 @@ class _ChangedRow(dict[str, Any]):
     expects="the feed says 2 times run.settled",
 )
 class _LastSettlementWins(Writing):
-    def settle(self, run_id: str, *args: Any) -> Querying[AnySettlement | None]:
+    def settle(self, run_id: str, *args: Any) -> Querying[RunEnd | None]:
         return seeing(super().settle(run_id, *args), "run_to_change", _unsettled)
 
 
@@ -659,7 +659,7 @@ class _NoFencing(Writing):
     def append(self, node_id: str, entries: Sequence[Append]) -> Querying[list[LogEnd]]:
         return (yield from append_unchecked(self, entries))
 
-    def settle(self, run_id: str, epoch: int, seq: int, *args: Any) -> Querying[AnySettlement | None]:
+    def settle(self, run_id: str, epoch: int, seq: int, *args: Any) -> Querying[RunEnd | None]:
         run = yield from self.run(run_id)
         if run is not None and run.settlement is None:
             seq = run.seq + 1

@@ -67,7 +67,8 @@ async def whole_log(store, run_id):
 
 
 async def settle(store, run, *, seq=1, text=""):
-    return await store.settle(run.id, run.epoch, seq=seq, settlement=Completed(text=text), message=None, now=1.0)
+    end = await store.settle(run.id, run.epoch, seq=seq, settlement=Completed(text=text), message=None, now=1.0)
+    return end.settlement
 
 
 def make_database(path, *further_steps):

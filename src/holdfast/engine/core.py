@@ -229,7 +229,7 @@ class Core:
     def _settled(self, run: Run) -> None:
         """Start the next run of the session, and report the settled one."""
         if run.record.session_id is not None:
-            self._queue.free(run.record)
+            self._queue.free(run)
         self._node.changed(run)
         if self._observe is not None:
             self._observe(run)

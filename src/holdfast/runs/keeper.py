@@ -14,6 +14,7 @@ from ..errors import HoldfastError, LogBehind, StaleEpoch, StoreFailed, StoreUna
 from ..events import AnySettlement, Failed
 from ..history import Measured, Message, answer_message, figures_of
 from ..log.settlement import judge
+from ..store import RunEnd
 from .committer import Committer
 from .pump import Pump
 from .recent import Recent
@@ -21,6 +22,8 @@ from .run import Run
 from .shared import Shared
 
 logger = logging.getLogger(__name__)
+
+_Write = Callable[[], Awaitable[RunEnd | None]]
 
 
 class Keeper:
@@ -63,11 +66,12 @@ class Keeper:
             return  # the run was lost to another node
         now = self.shared.clock()
         settlement = self.judge(pump, now)
-        final = await self.save(pump, settlement, now) if pump.run.kept else settlement
-        if final is None:
+        end = await self.save(pump, settlement, now) if pump.run.kept else RunEnd(settlement)
+        if end is None:
             self.lose(pump)
         else:
-            self.show(pump, final, now)
+            pump.run.may_be_followed = end.may_be_followed
+            self.show(pump, end.settlement, now)
 
     def judge(self, pump: Pump, now: float) -> AnySettlement:
         """Return the settlement of a run, with its cost."""
@@ -88,8 +92,8 @@ class Keeper:
             logger.exception("run %s: could not determine the outcome", pump.run.id)
             return Failed(text=pump.log.text, error=HoldfastError("Internal error. See the server log.").info().final())
 
-    async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> AnySettlement | None:
-        """Store the settlement, and return the one that the store has. None if another node owns the run.
+    async def save(self, pump: Pump, settlement: AnySettlement, now: float) -> RunEnd | None:
+        """Store the settlement, and return the end that the store has. None if another node owns the run.
 
         If the store cannot take the settlement, a plain failure is stored in its place, with retries until it succeeds.
         """
@@ -100,14 +104,12 @@ class Keeper:
         failed = Failed(text=pump.log.text, error=StoreFailed().info().final())
         return await self.shared.retry.always(self._settlement_write(pump, failed, now))
 
-    def _settlement_write(
-        self, pump: Pump, settlement: AnySettlement, now: float
-    ) -> Callable[[], Awaitable[AnySettlement | None]]:
+    def _settlement_write(self, pump: Pump, settlement: AnySettlement, now: float) -> _Write:
         """Return a write that can be repeated: its arguments are fixed."""
         record, seq, settle = pump.run.record, pump.log.seq + 1, self.shared.store.settle
         message = _message_of(pump, settlement, now)
 
-        async def write() -> AnySettlement | None:
+        async def write() -> RunEnd | None:
             try:
                 return await settle(record.id, record.epoch, seq=seq, settlement=settlement, message=message, now=now)
             except LogBehind as behind:

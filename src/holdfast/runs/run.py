@@ -103,6 +103,7 @@ class Run:
         self.settlement: AnySettlement | None = record.settlement
         self.measured: Measured | None = None
         """Its times, once it has settled in this process."""
+        self.may_be_followed = True  # unless the store has said, with the settlement, that no run waits in its session
         self.rendering: Render | None = None
         """Renders its events once for all readers at the same position. Set by the first reader."""
         self._done: asyncio.Event | None = None  # once somebody waits for the settlement

@@ -228,11 +228,13 @@ class SessionQueue:
 
     # the next one
 
-    def free(self, ended: RunRecord) -> None:
-        """Handle the end of a run of a session: wake the watchers, and start the next."""
-        assert ended.session_id is not None
-        self._watchers.touch(ended.session_id, ended.owner)
-        self.shared.work.start(self.start_next(ended.session_id))
+    def free(self, ended: Run) -> None:
+        """Handle the end of a run of a session: wake the watchers, and start the next if one may wait."""
+        session_id = ended.record.session_id
+        assert session_id is not None
+        self._watchers.touch(session_id, ended.record.owner)
+        if ended.may_be_followed or self._pumps.of_session(session_id):
+            self.shared.work.start(self.start_next(session_id))
 
     async def start_next(self, session_id: str) -> None:
         """Start the first queued run of a session, if none is running in it."""

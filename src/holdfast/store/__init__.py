@@ -28,6 +28,8 @@ from .records import KeyDetails as KeyDetails
 from .records import KeyRecord as KeyRecord
 from .records import NodeDetails as NodeDetails
 from .records import NodeRecord as NodeRecord
+from .records import RunEnd as RunEnd
+from .records import SearchHit as SearchHit
 from .records import Spent as Spent
 from .records import UsageRow as UsageRow
 
@@ -150,16 +152,6 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the newest feed entry. Changes that are not in this snapshot have higher numbers."""
 
 
-class SearchHit(msgspec.Struct, frozen=True):
-    """The message of a session that a search has found, and the sentence in it."""
-
-    message_id: str
-    excerpt: tuple[tuple[str, bool], ...]
-    """The sentence in pieces. The flag of a piece is True if it is a word of the query."""
-    offset: int
-    """The position of the first of these words in the text of the message, in characters (Unicode code points)."""
-
-
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
     """A picture of a message, which refers to it by the SHA-256 of `data`."""
 
@@ -251,13 +243,13 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
         settlement: AnySettlement,
         message: Message | None,
         now: float,
-    ) -> AnySettlement | None:
+    ) -> RunEnd | None:
         """Record how a run ended, as event `seq`, with the message it leaves: compare-and-set.
 
-        Returns the settlement that is stored: this one, or an earlier one. None if the run has another epoch, or was
-        deleted. `LogBehind` if the log does not end at `seq - 1`. The message is added to the session after the run's
-        `parent_id`, and becomes the head if the head is still that parent. If the message has the id of that parent,
-        the run has continued it: it keeps its place and gets the new content. Queued runs are settled by `drop_queued`.
+        Returns the end that is stored, with this settlement or an earlier one. None if the run has another epoch, or
+        was deleted. `LogBehind` if the log does not end at `seq - 1`. The message is added to the session after the
+        run's `parent_id`, and becomes the head if the head is still that parent. If it has the id of that parent, the
+        run has continued it: it keeps its place and gets the new content. Queued runs are settled by `drop_queued`.
         Feed: `message.added` (or `message.changed`) if there is a message, then `run.settled`.
         The run's usage becomes its charge, in the same transaction.
         """
@@ -449,6 +441,10 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
 
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session, including siblings, in the order in which they were added."""
+        ...
+
+    async def conversation(self, session_id: str) -> tuple[Session, list[Message]] | None:
+        """Return a session with its messages, as `messages` does; None if it does not exist."""
         ...
 
     async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:

@@ -1,4 +1,4 @@
-"""Records of nodes, of requests to them, of API keys, and of usage, as they are stored."""
+"""Records of nodes, of requests to them, of API keys, of usage and of the end of a run; and what a search finds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..access import NO_BUDGET, Budget, Payer, PayerKind
+from ..events import AnySettlement
 from ..ids import ModelName
 
 
@@ -197,3 +198,21 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
     output_tokens: int
     cost: float
+
+
+class RunEnd(msgspec.Struct, frozen=True):
+    """The end of a run, as it is stored."""
+
+    settlement: AnySettlement
+    may_be_followed: bool = True
+    """False if no run waits in its session. The next one starts at once then, and none has to be looked for."""
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """The message of a session that a search has found, and the sentence in it."""
+
+    message_id: str
+    excerpt: tuple[tuple[str, bool], ...]
+    """The sentence in pieces. The flag of a piece is True if it is a word of the query."""
+    offset: int
+    """The position of the first of these words in the text of the message, in characters (Unicode code points)."""

@@ -125,7 +125,8 @@ class Case:
     ) -> AnySettlement | None:
         """Settle a run."""
         ending = settlement or Completed(text="hi", finish_reason="stop")
-        return await self.store.settle(run.id, run.epoch, seq=seq, settlement=ending, message=message, now=now)
+        end = await self.store.settle(run.id, run.epoch, seq=seq, settlement=ending, message=message, now=now)
+        return None if end is None else end.settlement
 
     async def head(self, session: str = "s") -> str | None:
         """Return the id of a session's head."""

@@ -10,6 +10,7 @@ from holdfast.errors import (
     SessionBusy,
 )
 from holdfast.events import (
+    Completed,
     ErrorInfo,
     Failed,
     Receipt,
@@ -64,6 +65,20 @@ async def a_run_that_may_queue_starts_at_once_where_nothing_is_busy(case: Case) 
     run = await case.start("r1", case.user("a"), if_busy="queue")
 
     assert ("running", None) == (run.status, run.queue_number)
+
+
+@CHECKS.add
+async def the_end_of_a_run_tells_whether_another_may_wait(case: Case) -> None:
+    """Where none waits, the engine does not look for the next."""
+    await case.session()
+    ends = []
+    for run in (await case.start("r1", case.user("a")), await case.start("r2", case.user("b"), if_busy="queue")):
+        if run.status == "queued":
+            await case.store.start_queued(case.id("s"), node_id=run.node_id, now=7.0)
+        end = await case.store.settle(run.id, 1, seq=1, settlement=Completed(), message=None, now=9.0)
+        ends.append(end is not None and end.may_be_followed)
+
+    assert [True, False] == ends
 
 
 @CHECKS.add

@@ -78,7 +78,9 @@ async def an_opened_session_is_of_one_moment(case: Case) -> None:
     assert [queued] == running.queued == ended.queued
     assert ["message.added", "run.settled"] == types(await case.feed(after=running.feed_end))
     assert [] == await case.feed(after=ended.feed_end)
+    assert (ended.session, ended.messages) == await case.store.conversation(case.id("s"))
     assert await case.store.open_session(case.id("unknown")) is None
+    assert await case.store.conversation(case.id("unknown")) is None
 
 
 @CHECKS.add

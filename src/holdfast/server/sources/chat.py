@@ -13,9 +13,9 @@ from ...asks import Ask, Beginning, ProgramAsk, ResponseAsk, SessionAsk, beginni
 from ...asks.own import OwnPrompt
 from ...attachments.reading import Reader
 from ...concurrency.retry import Retry
-from ...errors import ModelNotFound, NoPrice, ProviderBroke, ProviderError
+from ...errors import ModelNotFound, NoPrice, ProviderBroke, ProviderError, SessionNotFound
 from ...events import AnswerBegins, Finish, Interrupted, Notice, Outlet, Source, Text, Usage, Yielded
-from ...history import Message, alternating, branch, for_model
+from ...history import alternating, branch, for_model
 from ...history.compaction import compacted
 from ...ids import ModelName
 from ...log.log import Log
@@ -365,12 +365,12 @@ class ChatSources:
         if isinstance(ask, ResponseAsk):
             return await conversation(self._store, record.owner, ask)
         assert record.session_id is not None
-        session = await self._store.get_session(record.session_id)
-        messages: list[Message] = await self._store.messages(record.session_id)
+        if (found := await self._store.conversation(record.session_id)) is None:
+            raise SessionNotFound(record.session_id)
+        session, messages = found
         path = compacted(branch(messages, record.parent_id))
         shown = await with_files(self._store, record.session_id, path)
-        system = chat_ask(ask).system or (session.system if session else None)
-        said = for_model(shown, system)
+        said = for_model(shown, chat_ask(ask).system or session.system)
         return said if is_compaction(record) else alternating(said)
 
 

@@ -69,11 +69,8 @@ class Reading:
         if key is None:
             return None
         idempotency.check(key["digest"])
-        return (yield from self._run_by_number(key["run"]))
-
-    def _run_by_number(self, n: int) -> Querying[RunRecord]:
-        (row,) = yield "run_by_number", {"n": n}
-        return as_run(row)
+        row = first((yield "run_by_number", {"n": key["run"]}))
+        return None if row is None else as_run(row)
 
     def list_runs(
         self,
@@ -243,6 +240,11 @@ class Reading:
     def messages(self, session_id: str) -> Querying[list[Message]]:
         """Return every message of a session in the order in which they were added."""
         return as_messages((yield "messages", {"session_id": session_id}))
+
+    def conversation(self, session_id: str) -> Querying[tuple[Session, list[Message]] | None]:
+        """Return a session with its messages."""
+        session = yield from self.session(session_id)
+        return None if session is None else (session, (yield from self.messages(session_id)))
 
     def owners(self, of: Sequence[str] | None, besides: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         """Return the conditions that select the rows of some owners, and their values."""

@@ -26,6 +26,7 @@ from .. import (
     KeyRecord,
     LogEnd,
     OpenedSession,
+    RunEnd,
     RunRecord,
     SearchHit,
     Status,
@@ -111,7 +112,7 @@ class RowStore(ABC):
         settlement: AnySettlement,
         message: Message | None,
         now: float,
-    ) -> AnySettlement | None:
+    ) -> RunEnd | None:
         """Record how a run ended: compare-and-set."""
         split = await parted(() if message is None else (message,))
         ended = await self._write(lambda rows: rows.settle(run_id, epoch, seq, settlement, split, now))
@@ -277,6 +278,10 @@ class RowStore(ABC):
     async def messages(self, session_id: str) -> list[Message]:
         """Return every message of a session."""
         return await self._read(lambda rows: rows.messages(session_id))
+
+    async def conversation(self, session_id: str) -> tuple[Session, list[Message]] | None:
+        """Return a session with its messages."""
+        return await self._read(lambda rows: rows.conversation(session_id))
 
     async def read_files(self, session_id: str, hashes: Sequence[str]) -> dict[str, StoredFile]:
         """Return pictures of a session by their hashes."""

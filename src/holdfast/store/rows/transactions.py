@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ...errors import SessionBusy, StaleView
 from ...events import AnySettlement
 from ...history import Message, Session
-from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunRecord
+from .. import HEAD, Append, Document, Idempotency, IfBusy, KeyDetails, KeyRecord, LogEnd, RunEnd, RunRecord
 from .. import semantics as rules
 from ..files import Parted
 from . import Querying, Row, first
@@ -162,19 +162,20 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
 
     def settle(
         self, run_id: str, epoch: int, seq: int, settlement: AnySettlement, left: Parted, now: float
-    ) -> Querying[AnySettlement | None]:
+    ) -> Querying[RunEnd | None]:
         """Record how a run ended: compare-and-set. `left` has its message, if it leaves one."""
         message = next(iter(left.messages), None)
         run = yield from self._run_to_change(run_id)
         if run is None or run.epoch != epoch or run.status == "queued":
             return None
         if run.settlement is not None:
-            return run.settlement
+            return RunEnd(run.settlement)
         rules.refuse_other_end(run, seq)
+        is_followed = run.session_id is not None and (yield from self.is_waiting(run.session_id))
         yield from self.charge([rules.charge_of(run, settlement)], now)
         if run.session_id is None:
             yield "settle_run", _settled(run_id, seq, settlement, now)
-            return settlement
+            return RunEnd(settlement, may_be_followed=False)
         it = yield from self._require_session(run.session_id)
         yield from self._keep_files(it, left)
         yield from self._leave(it, run, message)
@@ -182,7 +183,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         yield "settle_run", _settled(run_id, seq, settlement, now)
         yield "tell", it.entry(*rules.settled_entry(run_id, settlement, message))
         yield "save_session", it.values()
-        return settlement
+        return RunEnd(settlement, may_be_followed=is_followed)
 
     def add_branch(
         self, session_id: str, messages: Sequence[Message], parent: str | None, expect_head: str | None, now: float

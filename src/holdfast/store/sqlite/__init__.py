@@ -15,7 +15,7 @@ from ..rows.migrations import StoreDamaged, StoreInUse, StoreTooNew
 from ..rows.nodes import NodesReading
 from ..rows.store import RowStore
 from ..rows.transactions import Writing
-from .driver import READING, WRITING, drive
+from .driver import READING, WRITING, drive, drive_snapshot
 from .file import StoreReadOnly, Trace, locate
 from .threads import Job, Readers, Writer
 
@@ -70,9 +70,9 @@ class SqliteStore(LocalHints, RowStore):
         return left
 
     async def _read(self, work: Callable[[NodesReading], Querying[T]], *, snapshot: bool = False) -> T:
-        """Read in one transaction, which is always one snapshot."""
         self._refuse_if_closed()
-        result: T = await self._readers.ask(Job(lambda db: drive(db, work(READING))))
+        run = drive_snapshot if snapshot else drive
+        result: T = await self._readers.ask(Job(lambda db: run(db, work(READING))))
         return result
 
     async def _read_keys(self, work: Callable[[NodesReading], Querying[T]]) -> T:

@@ -46,6 +46,15 @@ def drive(db: sqlite3.Connection, steps: Querying[T]) -> T:
         return result
 
 
+def drive_snapshot(db: sqlite3.Connection, steps: Querying[T]) -> T:
+    """Run steps that only read, all in one snapshot."""
+    db.execute("BEGIN")
+    try:
+        return drive(db, steps)
+    finally:
+        roll_back(db)
+
+
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Commit what is done in the block; after an error nothing of it."""

@@ -302,7 +302,9 @@ class Readers:
         while not (job := self._jobs.get()).last:
             try:
                 db = db or connect_reader(self._path)
-                _look(db, job)
+                job.do(db)
+                if isinstance(job.error, sqlite3.Error):
+                    raise job.error
             except sqlite3.Error as error:
                 job.fail(error)
                 _close(db)
@@ -310,12 +312,3 @@ class Readers:
             resolve_job([job])
         _close(db)
         resolve_job([job])
-
-
-def _look(db: sqlite3.Connection, job: Job) -> None:
-    """Read in one transaction: one snapshot."""
-    db.execute("BEGIN")
-    job.do(db)
-    db.execute("COMMIT")
-    if isinstance(job.error, sqlite3.Error):
-        raise job.error

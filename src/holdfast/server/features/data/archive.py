@@ -93,9 +93,9 @@ class Archive:
             after = ids[-1]
 
     async def _session(self, id: str) -> AsyncGenerator[bytes]:
-        if (session := await self._store.get_session(id)) is None:
+        if (found := await self._store.conversation(id)) is None:
             return  # deleted meanwhile
-        messages = await self._store.messages(id)
+        session, messages = found
         for sha256 in referred_to(messages):
             async for piece in self._file(id, sha256):
                 yield piece

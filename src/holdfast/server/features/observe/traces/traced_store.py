@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from opentelemetry.propagate import inject
 from opentelemetry.trace import Span, SpanKind, Tracer, get_current_span, set_span_in_context, use_span
 
-from .....events import AnySettlement
-from .....store import Append, LogEnd, RunRecord, Store
+from .....store import Append, LogEnd, RunEnd, RunRecord, Store
 from .attributes import note_error
 from .calls import span_of
 
@@ -94,7 +93,7 @@ class TracedStore:
             note_error(span, failure)
         span.end()
 
-    async def settle(self, run_id: str, epoch: int, **named: Any) -> AnySettlement | None:
+    async def settle(self, run_id: str, epoch: int, **named: Any) -> RunEnd | None:
         """Record how a run ended."""
         if (run := self._runs.get(run_id)) is None:
             return await self._store.settle(run_id, epoch, **named)
