@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from holdfast.server.app import create_app
+from holdfast.server.config.settings import ProviderSettings, Settings
+from holdfast.store.memory import MemoryStore
 from tests.acceptance.test_webhooks import Ears, told_to, unwrap
 from tests.requirements import requirement
 from tests.support.native import Native
 from tests.support.people import add_person, browser, first_admin
 from tests.support.push import PushService
-from tests.support.served import Served
+from tests.support.served import NO_HOME, Served
 from tests.support.server import Server, provider
 from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, Upstream, answer, calling
 from tests.support.waiting import LONG
@@ -295,6 +298,42 @@ async def test_webhooks_of_a_person_and_of_the_operator_are_told_how_runs_end(tm
     assert b"secret" not in his_heard[2] + heard["/mine"][1] + heard["/all"][1]
     assert [{name: value for name, value in hook.items() if name != "secret"}] == listed
     assert (204, 404) == (removed.status, again.status)
+
+
+class BothLook(MemoryStore):
+    """A store whose first two readers of deliveries both have their answer before either goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.both = asyncio.Barrier(2)
+        self.readers = 0
+
+    async def get_document(self, kind, id):
+        found = await super().get_document(kind, id)
+        if kind == "webhook" and self.readers < 2:
+            self.readers += 1
+            await self.both.wait()
+        return found
+
+
+@requirement("push.once")
+async def test_two_browsers_that_are_turned_on_at_once_are_told_of_a_run_that_goes_on(tmp_path):
+    """Both look for what is to be told, and find nothing yet. Neither is refused, and each is told once."""
+    push = PushService()
+    async with Upstream() as up, Served(push.app) as service:
+        providers = (ProviderSettings("up", base_url=up.base_url, models=("m",)),)
+        settings = Settings(providers=providers, notify_private=True, secret_key="k" * 40)
+        async with Served(create_app(settings, BothLook(), NO_HOME)) as served, served.client() as client:
+            api = Native(client)
+            up.enqueue(gated())
+            await api.start(await api.new_session(), "Go", "up/m")
+            devices = [push.subscription(service.url, name) for name in ("laptop", "phone")]
+            added = await asyncio.gather(*(client.post("/api/notifications/devices", each) for each in devices))
+            up.open("go")
+            told = {(await push.next()).device for _ in devices}
+
+    assert [201, 201] == [each.status for each in added]
+    assert {"laptop", "phone"} == told
 
 
 @requirement("hook.runs")

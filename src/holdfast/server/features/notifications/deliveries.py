@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from ....concurrency.retry import Backoff
 from ....engine.core import Core
-from ....errors import RunNotFound, StoreUnavailable
+from ....errors import RunNotFound, StaleDocument, StoreUnavailable
 from ....ids import NewId, new_id
 from ....nodes.jobs import Jobs, JobWork
 from ....runs.run import Run
@@ -126,7 +127,8 @@ class Deliveries:
         """Tell a person of the runs that go on already: notifications were turned on while one waits for them."""
         for run in (await self._engine.running(owner)).values():
             if run.record.kind in TOLD and await self._deliveries.get(_push_id(run.id)) is None:
-                self.promise(run, [await self._expected(run.record, PUSH)])
+                with suppress(StaleDocument):  # another browser was turned on at the same moment
+                    self.promise(run, [await self._expected(run.record, PUSH)])
 
     async def note_told(self, session_id: str) -> None:
         """Note that a page has told its person that the run of a session waits: no notification is sent for it."""
