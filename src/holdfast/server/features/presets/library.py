@@ -136,13 +136,13 @@ class Library(Generic[K]):
             await self._check_room(owner, body.name)
 
         stored = await self._all.add_alone(id, body, check, among=self._one_at_a_time, owner=owner)
-        await self._index(id, "", body.group)
+        await self._index(id)
         return stored
 
     async def replace(self, access: Access, id: str, body: K) -> Stored[K]:
         """Replace one of the owner's."""
         self.check(access, body)
-        before = await self.own(access.owner, id)
+        await self.own(access.owner, id)
 
         async def replaced(_: K) -> K:
             await self._check_room(access.owner, body.name, besides=id)
@@ -151,7 +151,7 @@ class Library(Generic[K]):
         after = await self._all.change_alone(id, replaced, among=self._one_at_a_time)
         if after is None:
             raise self._missing(id)  # deleted meanwhile
-        await self._index(id, before.body.group, body.group)
+        await self._index(id)
         return after
 
     async def _check_room(self, owner: str, name: str, besides: str = "") -> None:
@@ -161,11 +161,14 @@ class Library(Generic[K]):
         if len(others) >= MOST_KEPT:
             raise TooManyKept(self._kind.noun, MOST_KEPT)
 
-    async def _index(self, id: str, before: str, after: str) -> None:
-        if before and before != after:
-            await self._by_group.delete(id)
-        if after:
-            await self._by_group.exchange(id, _InGroup(), owner=after)
+    async def _index(self, id: str) -> None:
+        """Let the group of a thing find it: the one that it has in the end, if it is changed twice at once."""
+        group: str | None = None
+        while (stored := await self._all.get(id)) is not None and stored.body.group != group:
+            if group := stored.body.group:
+                await self._by_group.exchange(id, _InGroup(), owner=group)
+            else:
+                await self._by_group.delete(id)
 
     async def delete(self, owner: str, id: str) -> None:
         """Delete one of the owner's."""
