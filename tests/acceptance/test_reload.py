@@ -204,9 +204,9 @@ max_steps = 0
 "a/b" = 3
 """
     shown = check(tmp_path, text, HOLDFAST_FOO="1", HOLDFAST_MAX_RUN="2")
-    *found, last = shown.stderr.replace(" in holdfast.toml", "").splitlines()
+    *found, last = shown.stderr.replace(f" in {tmp_path / 'holdfast.toml'}", "").splitlines()
 
-    assert (1, True) == (shown.returncode, last.startswith("11 problems. Settings file: /"))
+    assert (1, True) == (shown.returncode, last.startswith("12 problems. Settings file: /"))
     assert [
         "Unknown setting 'prot'. Did you mean 'port'?",
         "log_level must be debug, error, info or warning.",
@@ -215,12 +215,13 @@ max_steps = 0
         "[[providers]] number 3 has no 'name', which it needs.",
         "max_steps of [[agents]] number 1 must be at least 1.",
         "[[agents]] number 1 has no 'model', which it needs.",
-        "Each value of [prices] must be a table.",
+        '"a/b" of [prices] must be a table.',
     ] == found[:8]
     assert "unknown dialect 'klingon'" in found[8]
     assert [
         "Unknown variable HOLDFAST_FOO. It is not a setting: unset it.",
         "Unknown variable HOLDFAST_MAX_RUN. Did you mean 'HOLDFAST_MAX_RUNS'?",
+        "Provider 'a': base_url is not set.",
     ] == found[9:]
 
 
