@@ -462,7 +462,7 @@ async def test_an_expiring_link_and_a_deleted_session_end_open_streams(world: Wo
     async with browser(world.server, world.ada) as ada, browser(world.server) as stranger:
         session = await said(ada, "Hello", "hi")
         lasting = await share(ada, session, follow=True)
-        short = await watch(stranger, await link(ada, session, follow=True, expires_in=2))
+        short = await watch(stranger, await link(ada, session, follow=True, expires_in=4))
         long = await watch(stranger, f"/api/shared/{lasting['token']}")
         assert await has_ended(short)
         assert 204 == (await ada.request("DELETE", f"/api/sessions/{session}")).status
