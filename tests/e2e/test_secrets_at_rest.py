@@ -127,6 +127,20 @@ async def test_a_key_that_is_given_later_takes_over_at_the_next_start(tmp_path):
 
 
 @requirement("safe.sealed")
+async def test_a_key_that_is_given_later_takes_over_the_secrets_in_the_store_too(tmp_path):
+    """Without the file, browsers would be sent nothing more, and their key for push messages be gone."""
+    async with alone(tmp_path) as server, server.client() as client:
+        key = (await (await client.request("PUT", "/api/notifications", json={})).json())["key"]
+    async with alone(tmp_path, HOLDFAST_SECRET_KEY="g" * 40):
+        pass
+    SecretKeyFile(tmp_path).path.unlink()
+    async with alone(tmp_path, HOLDFAST_SECRET_KEY="g" * 40) as server, server.client() as client:
+        after = (await (await client.request("PUT", "/api/notifications", json={})).json())["key"]
+
+    assert key == after
+
+
+@requirement("safe.sealed")
 async def test_a_lost_key_names_what_is_lost_and_a_reset_lets_the_server_start(tmp_path):
     """And if the key turns up after all, nothing is lost."""
     async with Upstream(answer("42")) as up:

@@ -109,7 +109,7 @@ class HoldfastServer:
         chat = ChatFeature(http, running, reach, sessions.views, configured, settings.idle_limit)
         self.responses = ResponsesFeature(http, running, reach, configured, current, tasks)
         self.data = DataFeature(
-            http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches
+            http.bodies, running, current, people, keys, shares, audit, sessions.sessions, rounds, batches, sealer
         )
         self.accounts = AccountsFeature(
             http.bodies,

@@ -122,6 +122,10 @@ class Sealer:
         keys = self._keys.read()
         return bool(keys) and sealed[:_HEAD] == _LAYOUT + keys[0].id
 
+    def has_older(self) -> bool:
+        """Return whether there are keys that only open."""
+        return len(self._keys.read()) > 1
+
     def advice(self) -> str:
         """Return the advice for a missing secret key."""
         return self._keys.advice()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Iterator
 
@@ -16,6 +17,7 @@ from ...kit.chores import Chores
 from ...kit.feature import Feature
 from ...kit.request import Bodies
 from ...running.running import Running
+from ...secrets.sealer import Sealer
 from ..accounts.api.sign_in import SigningIn
 from ..accounts.keys import Keys
 from ..accounts.people.accounts import AccountGroup
@@ -27,6 +29,7 @@ from ..sessions.sessions import SessionsApi
 from ..sharing.shares import Shares
 from .api import AccountDataApi
 from .erasing import Erasing
+from .resealing import reseal_store
 
 DAY = 86400
 OWNERS_AT_ONCE = 500
@@ -144,14 +147,24 @@ class DataFeature(Feature):
         sessions: SessionsApi,
         rounds: Rounds,
         batches: BatchRunner,
+        sealer: Sealer,
     ) -> None:
         engine, store, signing_in = running.engine, running.store, SigningIn(current.now, people)
+        self._store, self._sealer, self._is_shared = store, sealer, bool(current.now.store)
         self.erasing = erasing = Erasing(store, engine, people, keys, rounds, batches, audit, shares)
         self.retention = Retention(current, people, sessions, engine, store, batches, rounds)
         self.inner = (
             AccountDataApi(bodies, signing_in, people, running.budgets, erasing, engine, store),
             ImportsApi(running.budgets, engine, store),
         )
+
+    async def start(self) -> None:
+        """Seal the stored secrets with a key that is given now: the file of the one before may be deleted after this.
+
+        Another server of a shared store may not have that key yet. `holdfast secrets rotate` seals again there.
+        """
+        if not self._is_shared and await asyncio.to_thread(self._sealer.has_older):
+            await reseal_store(self._store, self._sealer)
 
     def begin(self, chores: Chores) -> None:
         """Delete what is too old, and what people have asked to delete."""
