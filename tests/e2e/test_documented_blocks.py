@@ -272,12 +272,15 @@ async def typed(world: World, script: str, env: dict[str, str]) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("block", of("sh"), ids=str)
-async def test_every_block_of_shell_runs_as_it_is_pasted(world, block):
-    """With the port of the server under test in place of 8787, and with what the page's earlier blocks have set."""
-    before = [each.code for each in of("sh") if each.document == block.document and each.number < block.number]
-    if "| jq " in block.code:
-        JQ.find_or_skip()
-    variables = "\n".join(re.findall(r"^[A-Z]+=[^\s$(]+$", "\n".join(before), re.M))
+@pytest.mark.parametrize("document", dict.fromkeys(block.document for block in of("sh")))
+async def test_every_block_of_shell_runs_as_it_is_pasted(world, document):
+    """One after the other, as a page is read: with what its earlier blocks have set and made.
 
-    await typed(world, f"{variables}\n{block.code}", alone(block, world))
+    The port is that of the server under test in place of 8787.
+    """
+    variables: list[str] = []
+    for block in [each for each in of("sh") if each.document == document]:
+        if "| jq " in block.code:
+            JQ.find_or_skip()
+        await typed(world, "\n".join([*variables, block.code]), alone(block, world))
+        variables += re.findall(r"^[A-Z]+=[^\s$(]+$", block.code, re.M)
