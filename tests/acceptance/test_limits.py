@@ -48,10 +48,19 @@ async def sessions(server: Server) -> list[object]:
 # Size.
 
 
+async def whole(reader: asyncio.StreamReader) -> bytes:
+    """All that the server has answered when it closes the connection, or cuts it because more was sent."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            got += data
+    return got
+
+
 async def pour(server: Server, start: bytes, piece: bytes, *, pause: float = 0.0) -> tuple[bytes, int]:
     """Send a piece again and again until the server closes the connection. What it answered, and how much was sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    answered = asyncio.create_task(reader.read())
+    answered = asyncio.create_task(whole(reader))
     sent = 0
     writer.write(start)
     with contextlib.suppress(ConnectionError):
