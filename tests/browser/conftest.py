@@ -74,10 +74,15 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def profile(browser: Browser, server: Server, stack: AsyncExitStack) -> Callable[..., Awaitable[BrowserContext]]:
-    """`await profile()` is a browser that has never been here; tabs of one profile share their connection."""
+    """`await profile()` is a browser that has never been here; tabs of one profile share their connection.
+
+    It has no service worker, unless `service_workers="allow"` is given: one takes a page over at any time after it was
+    loaded, and Chromium does not tell of the requests of a page that begins to be routed at that moment.
+    """
 
     async def make(url: str = "", **options: Any) -> BrowserContext:
-        context = await browser.new_context(base_url=url or server.url, **{"locale": "en-US", **options})
+        usual: dict[str, Any] = {"locale": "en-US", "service_workers": "block"}
+        context = await browser.new_context(base_url=url or server.url, **(usual | options))
         stack.push_async_callback(context.close)
         return context
 

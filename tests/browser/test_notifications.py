@@ -55,8 +55,9 @@ SUBSCRIBES = """(given) => {
 
 
 @requirement("ui.notifications")
-async def test_a_message_of_the_push_service_is_shown_in_the_words_of_its_language(tab):
+async def test_a_message_of_the_push_service_is_shown_in_the_words_of_its_language(new_tab):
     """No page has to be open. A later message of a chat takes the place of the one before, and is heard."""
+    tab = await new_tab(service_workers="allow")
     await tab.finds("activated", READY)
     (worker,) = tab.page.context.service_workers
     shown = await worker.evaluate(
@@ -93,7 +94,7 @@ async def test_a_browser_subscribes_in_the_settings_and_hears_of_a_run_elsewhere
         Served(push.app) as service,
         Server(tmp_path, [provider(up.base_url)], config="notify_private = true") as own,
     ):
-        tab = await new_tab(None, url=own.url)
+        tab = await new_tab(None, url=own.url, service_workers="allow")
         given = push.subscription(service.url, "chromium")
         await tab.page.add_init_script(f"({SUBSCRIBES})({json.dumps(given)})")
         await tab.open("/settings")
@@ -149,7 +150,7 @@ async def told_of(api: Native) -> tuple[str, bool]:
 async def test_without_a_server_the_page_says_so_and_nothing_of_it_is_kept(new_tab, up, tmp_path):
     """Neither a chat, which is private, nor a script, which the next version of the server would not know."""
     async with Server(tmp_path, [provider(up.base_url)]) as own:
-        tab = await new_tab(url=own.url)
+        tab = await new_tab(url=own.url, service_workers="allow")
         await tab.finds("activated", READY)
         up.enqueue(answer("Private."))
         await tab.say("Hello")
