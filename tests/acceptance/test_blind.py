@@ -109,9 +109,12 @@ class World(NamedTuple):
     second: Upstream
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Five providers: two upstreams that answer, one that is gone, one of another dialect, and the scripted one."""
+    """Five providers: two upstreams that answer, one that is gone, one of another dialect, and the scripted one.
+
+    Each test has a server of its own, since it looks at all that there is: what others have revealed would be found.
+    """
     async with Upstream() as first, Upstream() as second:
         names = list(SCRIPTS)
         for up in (first, second):
@@ -248,13 +251,6 @@ async def test_no_byte_before_the_vote_names_or_identifies_a_model(world, spy):
     assert len(spy.answers) > 16 * 10
     assert {"completed", "truncated", "failed"} == {pane["settlement"]["outcome"] for pane in kept["panes"]}
     assert_nothing_was_withheld_in_vain(await Compare(world.client).vote(kept, "none"), world)
-    await forget(world, kept)
-
-
-async def forget(world: World, kept: dict[str, Any]) -> None:
-    """Delete a comparison that is no secret any more: the next test looks at all that there are."""
-    response = await world.client.request("DELETE", f"/api/comparisons/{kept['id']}")
-    assert 204 == response.status
 
 
 def assert_nothing_was_withheld_in_vain(kept: dict[str, Any], world: World) -> None:
@@ -315,8 +311,7 @@ def _starts(frame: Any, pane: int) -> bool:
 async def test_the_search_would_find_a_leak(world, spy):
     """The same panes in the open: a search that finds nothing there could find nothing anywhere."""
     body = {"prompt": "Which wave?", "models": world.models, "timeout": 3.0}
-    kept = await Watched(await spy.post("/api/comparisons", body, headers=EVENTS)).end()
-    await forget(world, kept)
+    await Watched(await spy.post("/api/comparisons", body, headers=EVENTS)).end()
 
     seen = {secret for _, secret in spy.found(world.secrets)}
     assert {"zephyrworks", "marlin-72b", "ternmakers", "791919", "end_turn", "Overloaded", "on purpose"} <= seen
