@@ -226,10 +226,10 @@ class McpAccounts:
     # sealing
 
     async def _seal(self, id: str, body: msgspec.Struct) -> str:
-        return await self._sealer.seal_text(sealed_name(id), msgspec.json.encode(body))
+        return await self._sealer.seal_text(sealed_account(id), msgspec.json.encode(body))
 
     async def _open(self, id: str, sealed: str, kind: type[T]) -> T:
-        return msgspec.json.decode(await self._sealer.open_text(sealed_name(id), sealed), type=kind)
+        return msgspec.json.decode(await self._sealer.open_text(sealed_account(id), sealed), type=kind)
 
 
 def _id_of(server: McpServer | McpSettings, owner: str) -> str:
@@ -240,6 +240,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sealed_name(id: str) -> str:
+def sealed_account(id: str) -> str:
     """Return the name under which the tokens of an account are sealed."""
     return f"the account {id}"

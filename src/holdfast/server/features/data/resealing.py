@@ -21,8 +21,8 @@ from ..schedules import triggers
 async def reseal_store(store: Store, sealer: Sealer) -> bool:
     """Seal every secret in the store with the key that seals now. Returns whether any was sealed with another."""
     kinds = {
-        "mcp_account": (accounts.McpAccount, partial(_resealed, sealer, accounts.sealed_name)),
-        "trigger_secret": (triggers.TriggerSecret, partial(_resealed, sealer, triggers.sealed_name)),
+        "mcp_account": (accounts.McpAccount, partial(_resealed, sealer, accounts.sealed_account)),
+        "trigger_secret": (triggers.TriggerSecret, partial(_resealed, sealer, triggers.sealed_trigger)),
         "push_key": (push.PushKey, partial(_resealed, sealer, str)),
         "notified": (people.Notified, partial(_with_webhooks, sealer)),
     }
@@ -45,5 +45,5 @@ async def _resealed(sealer: Sealer, name_of: Callable[[str], str], id: str, body
 
 
 async def _with_webhooks(sealer: Sealer, _: str, chosen: people.Notified) -> people.Notified:
-    kept = tuple([await _resealed(sealer, people.sealed_name, each.id, each) for each in chosen.webhooks])
+    kept = tuple([await _resealed(sealer, people.sealed_webhook, each.id, each) for each in chosen.webhooks])
     return chosen if kept == chosen.webhooks else replace(chosen, webhooks=kept)

@@ -107,7 +107,7 @@ class Persons:
     async def add_webhook(self, owner: str, url: str, events: tuple[RunEvent, ...]) -> tuple[PersonsWebhook, str]:
         """Add a webhook, and return it with its secret, which nobody is shown again."""
         id, secret = new_id("whk"), webhooks.new_secret()
-        sealed = await self._sealer.seal_text(sealed_name(id), secret.encode())
+        sealed = await self._sealer.seal_text(sealed_webhook(id), secret.encode())
         webhook = PersonsWebhook(id, url, events, sealed, self._now())
 
         def added(chosen: Notified) -> Notified:
@@ -131,7 +131,7 @@ class Persons:
 
     async def key_of(self, webhook: PersonsWebhook) -> bytes:
         """Return the key of a webhook."""
-        return webhooks.key_of((await self._sealer.open_text(sealed_name(webhook.id), webhook.sealed)).decode())
+        return webhooks.key_of((await self._sealer.open_text(sealed_webhook(webhook.id), webhook.sealed)).decode())
 
 
 def device_id(endpoint: str) -> str:
@@ -143,6 +143,6 @@ def _id_of(owner: str) -> str:
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
-def sealed_name(id: str) -> str:
+def sealed_webhook(id: str) -> str:
     """Return the name under which the secret of a webhook is sealed."""
     return f"the secret of webhook {id}"

@@ -210,7 +210,7 @@ class Triggers:
         """Return a new secret, and what is stored of it."""
         if asked.signed:
             secret = webhooks.new_secret()
-            return secret, TriggerSecret(sealed=await self._sealer.seal_text(sealed_name(id), secret.encode()))
+            return secret, TriggerSecret(sealed=await self._sealer.seal_text(sealed_trigger(id), secret.encode()))
         secret = secrets.token_urlsafe(32)
         return secret, TriggerSecret(digest=_digest(secret))
 
@@ -285,11 +285,11 @@ class Triggers:
             return False
         if abs(self._engine.now() - int(at)) > TOLERANCE:
             return False
-        opened = await self._sealer.open_text(sealed_name(called.id), secret.sealed)
+        opened = await self._sealer.open_text(sealed_trigger(called.id), secret.sealed)
         return webhooks.is_signed(webhooks.key_of(opened.decode()), called.key, int(at), called.body, called.signatures)
 
 
-def sealed_name(id: str) -> str:
+def sealed_trigger(id: str) -> str:
     """Return the name under which the secret of a trigger is sealed."""
     return f"the secret of trigger {id}"
 
