@@ -366,14 +366,23 @@ def _check_session(world: World, session_id: str) -> Iterator[str]:
     if session_id in world.history.deleted:
         return
     messages: list[Message] = peek(world.medium.messages(session_id))
-    yield from _check_chain(session_id, messages, peek(world.medium.get_session(session_id)).head_id)
     runs = [run for run in world.history.runs.values() if run.session_id == session_id]
+    records = {run.id: peek(world.medium.get_run(run.id)) for run in runs}
+    withdrawn = {run_id.replace("run", "usr") for run_id, record in records.items() if _is_withdrawn(record)}
+    shown = [message for message in messages if message.id not in withdrawn]
+    yield from _check_chain(session_id, shown, peek(world.medium.get_session(session_id)).head_id)
     for run in runs:
-        record = peek(world.medium.get_run(run.id))
+        record = records[run.id]
         if record is not None and record.settlement is not None:
             log = peek(world.medium.read_log(run.id, 0, 1_000_000))
             yield from _check_messages(run, record, record.settlement, log, messages)
     yield from _check_feed(world, session_id)
+
+
+def _is_withdrawn(record: RunRecord | None) -> bool:
+    """Whether a run did not start for its caller, who was told so: what was asked is not shown, and is asked again."""
+    ended = None if record is None else record.settlement
+    return isinstance(ended, Failed) and record.seq == 1 and ended.error.code == "store_unavailable"
 
 
 def _check_chain(session_id: str, messages: Sequence[Message], head_id: str | None) -> Iterator[str]:

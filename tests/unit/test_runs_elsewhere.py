@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.engine.core import Core
 from holdfast.errors import OwnerSilent, RunLimitReached, StoreUnavailable
 from holdfast.events import Failed, Stopped
-from holdfast.history import Message, Session
+from holdfast.history import Message, Session, branch
 from holdfast.ids import new_id
 from holdfast.nodes import intents
 from holdfast.runs.run import Limits, Run
@@ -156,13 +156,19 @@ async def test_a_start_whose_reply_was_lost_can_be_repeated_with_its_key(session
     async with Core(store, sources=answers) as engine:
         record = RunRecord(id=new_id("run"), session_id=session_id)
         with pytest.raises(StoreUnavailable):
-            await engine.submit(record, idempotency=key)
-        again = await engine.submit(replace(record, id=new_id("run")), idempotency=key)
+            await engine.submit(record, [said("hi")] if session_id else [], idempotency=key)
+        repeated = replace(record, id=new_id("run"))
+        again = await engine.submit(repeated, [said("hi")] if session_id else [], idempotency=key)
         await spoken(again, "answer ")
         withdrawn = await store.get_run(record.id)
+        session = await store.get_session("ses_1")
+        messages = await store.messages("ses_1")
 
     assert withdrawn is not None
     assert isinstance(withdrawn.settlement, Failed)
+    assert session is not None
+    asked = [message.content for message in branch(messages, session.head_id) if message.role == "user"]
+    assert (["hi"] if session_id else []) == asked, "the message stands twice"
 
 
 @requirement("nodes.needs-approval")

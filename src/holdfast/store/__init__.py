@@ -347,8 +347,8 @@ class Store(NodeStore, AuditStore, OwnedStore, FilingStore, ReaderStore, Protoco
     async def refuse_start(self, run_id: str, node_id: str, settlement: AnySettlement, now: float) -> RunRecord | None:
         """Settle a run whose caller was told that it did not start, and forget its idempotency key.
 
-        So a repeated request starts another run. Returns the changed record; None if the run is neither queued nor one
-        of this node without an event.
+        So a repeated request starts another run. If the head is the run's input, it goes back to where it was. Returns
+        the changed record; None if the run is neither queued nor one of this node without an event.
         """
         ...
 

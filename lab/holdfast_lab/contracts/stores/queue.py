@@ -299,10 +299,15 @@ async def a_refused_start_is_settled_and_frees_its_key(case: Case) -> None:
     unheard = await case.start("r1", case.user("a"), idempotency=key)
     assert await case.store.refuse_start(unheard.id, case.id("another node"), failed, 8.0) is None
     refused = await case.store.refuse_start(unheard.id, unheard.node_id, failed, 8.0)
+    shown = await case.store.get_session(case.id("s"))
+    told = (await case.feed())[-1]
     again = await case.start("r2", case.user("b"), idempotency=key)
     waiting = await case.start("r3", case.user("c"), if_busy="queue", idempotency=other)
     dropped = await case.store.refuse_start(waiting.id, waiting.node_id, failed, 9.0)
 
+    assert shown is not None
+    assert shown.head_id is None, "the input that its caller sends again is shown"
+    assert ("session.changed", {"head_id": None}) == (told.type, told.data)
     for record in (refused, dropped):
         assert record is not None
         assert ("settled", failed) == (record.status, record.settlement)

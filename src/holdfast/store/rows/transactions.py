@@ -69,7 +69,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
             run = rules.waiting(run, if_busy)
             return (yield from self._enqueue(it, run, input, parent, idempotency))
         messages, started = _started(it, run, input, parent, run.node_id, run.started_at)
-        yield from self._insert_run(started, it, parent, idempotency)
+        yield from self._insert_run(started, it, it.session.head_id, idempotency)
         yield from self._begin(it, started, messages)
         return started
 
@@ -156,7 +156,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         it.touch(now)
         messages, started = _started(it, run, run.input, row["follows"], node_id, now)
         values = {"id": run.id, "node_id": node_id, "parent_id": started.parent_id, "at": now, "input": b"[]"}
-        yield "start_run", values
+        yield "start_run", values | {"follows": it.session.head_id}
         yield from self._begin(it, started, messages)
         return started
 
@@ -276,7 +276,7 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
     def refuse_start(
         self, run_id: str, node_id: str, settlement: AnySettlement, now: float
     ) -> Querying[RunRecord | None]:
-        """Settle a run that did not start for its caller, and forget its key."""
+        """Settle a run that did not start for its caller, and forget its key. Its input is shown no longer."""
         run = yield from self._run_to_change(run_id)
         if run is None or not rules.is_refusable(run, node_id):
             return None
@@ -284,6 +284,13 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         if run.status == "queued":
             return (yield from self.drop_queued(run_id, settlement, now))
         yield from self.settle(run_id, run.epoch, 1, settlement, Parted((), {}), now)
+        if run.session_id is not None:
+            it = yield from self._require_session(run.session_id)
+            (row,) = yield "follows", {"id": run_id}
+            if it.session.head_id == run.parent_id != row["follows"]:
+                it.change(head_id=row["follows"])
+                yield "tell", it.entry("session.changed", {"head_id": row["follows"]})
+                yield "save_session", it.values()
         return (yield from self.run(run_id))
 
     def delete_run(self, run_id: str) -> Querying[bool]:

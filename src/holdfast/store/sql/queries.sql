@@ -17,7 +17,8 @@ VALUES (:id, :owner, :session, :message_id, :parent_id, :model, :kind, :lifetime
     :queue_number, :ahead, :input, :follows, :created_at, :started_at, :payer, :asked)
 
 -- name: start_run
-UPDATE runs SET status = 'running', keeper = :node_id, parent_id = :parent_id, started_at = :at, input = :input
+UPDATE runs SET status = 'running', keeper = :node_id, parent_id = :parent_id, started_at = :at, input = :input,
+    follows = :follows
 WHERE id = :id
 
 -- name: settle_run

@@ -78,7 +78,7 @@ CREATE TABLE runs (
     ask          bytea NOT NULL,
     queue_number integer,
     input        bytea NOT NULL,
-    follows      text, -- the message that a queued run was told to follow: 'head', an id, or NULL for the beginning
+    follows      text, -- what a queued run is to follow: 'head', a message, or NULL for the beginning; later the head before it
     seq          bigint NOT NULL DEFAULT 0,
     oldest       bigint NOT NULL DEFAULT 1,
     created_at   double precision NOT NULL,

@@ -75,7 +75,7 @@ CREATE TABLE runs (
     ask          BLOB NOT NULL,
     queue_number INTEGER,
     input        BLOB NOT NULL,
-    follows      TEXT, -- the message that a queued run was told to follow: 'head', an id, or NULL for the beginning
+    follows      TEXT, -- what a queued run is to follow: 'head', a message, or NULL for the beginning; later the head before it
     seq          INTEGER NOT NULL DEFAULT 0,
     oldest       INTEGER NOT NULL DEFAULT 1,
     created_at   REAL NOT NULL,
