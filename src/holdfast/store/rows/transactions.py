@@ -284,13 +284,10 @@ class Writing(NodesWriting, IndexWriting, SpendingWriting, PeopleWriting):
         if run.status == "queued":
             return (yield from self.drop_queued(run_id, settlement, now))
         yield from self.settle(run_id, run.epoch, 1, settlement, Parted((), {}), now)
-        if run.session_id is not None:
-            it = yield from self._require_session(run.session_id)
+        session = yield from self.session(run.session_id or "")
+        if session is not None and session.head_id == run.parent_id:
             (row,) = yield "follows", {"id": run_id}
-            if it.session.head_id == run.parent_id != row["follows"]:
-                it.change(head_id=row["follows"])
-                yield "tell", it.entry("session.changed", {"head_id": row["follows"]})
-                yield "save_session", it.values()
+            yield from self.update_session(session.id, {"head_id": row["follows"]}, now)
         return (yield from self.run(run_id))
 
     def delete_run(self, run_id: str) -> Querying[bool]:

@@ -159,10 +159,7 @@ class DataFeature(Feature):
         )
 
     async def start(self) -> None:
-        """Seal the stored secrets with a key that is given now: the file of the one before may be deleted after this.
-
-        Another server of a shared store may not have that key yet. `holdfast secrets rotate` seals again there.
-        """
+        """Seal the stored secrets with a key that is given now. Other servers of a shared store may not have it yet."""
         if not self._is_shared and await asyncio.to_thread(self._sealer.has_older):
             await reseal_store(self._store, self._sealer)
 
