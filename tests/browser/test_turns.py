@@ -1,14 +1,43 @@
 """Queue, interrupt, edit, answer again, branches and forks, by hand."""
 
+import asyncio
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.requirements import requirement
 from tests.support.upstream import Cut, Delta, Done, Finish, Gate, Hang, Headers, Role, Status, UsageChunk, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@requirement("ui.browser-turns", "busy.queue")
+async def test_messages_wait_in_the_order_in_which_they_were_sent(tab, up):
+    """Each has a connection of its own, and the second one can be the faster."""
+    up.enqueue(
+        [Headers(), Role(), Delta("One"), Gate("order"), Finish(), UsageChunk(), Done()],
+        answer("Two."),
+        answer("Three."),
+    )
+    is_said = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if "second" in (route.request.post_data or ""):
+            await is_said.wait()
+        await route.continue_()
+
+    await tab.say("first")
+    await tab.reads("One")
+    await tab.page.route("**/api/sessions/*/runs", hold)
+    await tab.say("second")
+    await tab.say("third")
+    assert await tab.measure("fetch('/health').then(({ ok }) => ok)")
+    is_said.set()
+
+    await expect(tab.queued).to_have_text(["second", "third"])
+    up.open("order")
+    await tab.transcript_is(["first", "One", "second", "Two.", "third", "Three."])
 
 
 @requirement("ui.browser-turns", "busy.queue")

@@ -45,7 +45,7 @@ export class Transcript extends Conversation {
   #isBeginning = false;
   #reload: ReturnType<typeof setTimeout> | null = null;
   #forgetLosses: () => void;
-  /** Changes that the server has not confirmed yet. What is sent after them must not overtake them. */
+  /** Changes and messages that the server has not confirmed yet. What is sent after them must not overtake them. */
   #changes: Promise<unknown> = Promise.resolve();
 
   constructor(id: string) {
@@ -84,8 +84,7 @@ export class Transcript extends Conversation {
   async ask(input: Content, ifBusy: IfBusy): Promise<void> {
     this.send(input);
     try {
-      await this.#changes;
-      this.noteSent(await api.start(this.id, input, { if_busy: ifBusy }));
+      await this.#inTurn(async () => this.noteSent(await api.start(this.id, input, { if_busy: ifBusy })));
     } catch (error) {
       this.send(null);
       throw error;
@@ -131,14 +130,19 @@ export class Transcript extends Conversation {
     await this.load();
   }
 
-  async change(change: Change): Promise<void> {
-    const taken = this.#changes.then(async () => {
+  change(change: Change): Promise<void> {
+    return this.#inTurn(async () => {
       const session = await api.changeSession(this.id, change(this.session.value?.params ?? {}));
       this.session.value = session;
       noteSession(session);
     });
+  }
+
+  /** Ask the server for one thing after the other: no message overtakes another, or a change that was made before. */
+  #inTurn(ask: () => Promise<void>): Promise<void> {
+    const taken = this.#changes.then(ask);
     this.#changes = taken.catch(() => {});
-    await taken;
+    return taken;
   }
 
   async changeQueued(run: string, input: Content): Promise<void> {
